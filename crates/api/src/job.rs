@@ -1,0 +1,166 @@
+//! Jobs: the request, the state, the progress.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{DatasetRef, Dtype, DtypeRequest, ErrorCode, JobId, Method, MethodRequest};
+
+/// The body of `POST /jobs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobRequest {
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Path of the checkpoint below the model root: a directory as transformers writes it, or a
+    /// `.gguf` file.
+    #[schema(example = "SmolLM2-135M-Instruct.Q4_1.gguf")]
+    pub model: String,
+    /// The datasets to score, at least one.
+    #[schema(min_items = 1)]
+    pub datasets: Vec<DatasetRef>,
+    /// How text becomes numbers.
+    #[serde(default)]
+    pub method: MethodRequest,
+    /// The dtype of the computation.
+    #[serde(default)]
+    pub dtype: DtypeRequest,
+    /// Free labels of the caller.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+}
+
+/// The states of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// Waits for a worker to plan it.
+    Queued,
+    /// A worker tokenizes the datasets and cuts the shards.
+    Planning,
+    /// Shards are being scored.
+    Running,
+    /// Every token of the plan is counted.
+    Succeeded,
+    /// Ended by an error, see `error`.
+    Failed,
+    /// Ended by a caller.
+    Cancelled,
+}
+
+impl JobState {
+    /// All states.
+    pub const ALL: &[JobState] = &[
+        Self::Queued,
+        Self::Planning,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// The name as it travels.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Planning => "planning",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether the job has ended.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// A job as `GET /jobs/{id}` answers it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// The job's id.
+    pub id: JobId,
+    /// The caller's name for it.
+    pub name: Option<String>,
+    /// Where it stands.
+    pub state: JobState,
+    /// Path of the checkpoint below the model root.
+    pub model: String,
+    /// The datasets, with the options of the request.
+    pub datasets: Vec<DatasetRef>,
+    /// The method, defaults filled in.
+    pub method: Method,
+    /// The dtype of the computation, `auto` resolved.
+    pub dtype: Dtype,
+    /// Free labels of the caller.
+    pub tags: BTreeMap<String, String>,
+    /// When it was accepted.
+    pub created_at: DateTime<Utc>,
+    /// When a worker first took it up.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// How far it is.
+    pub progress: Progress,
+    /// Why it failed.
+    pub error: Option<JobError>,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Progress {
+    /// Tokens counted so far.
+    pub scored_tokens: u64,
+    /// Tokens the plan counts; null until the job is planned.
+    pub planned_tokens: Option<u64>,
+    /// Counted tokens per second of wall time since the first shard was claimed.
+    pub tokens_per_second: Option<f64>,
+    /// Seconds to the end at that rate.
+    pub eta_seconds: Option<f64>,
+    /// The same by dataset, in the order of the request.
+    pub datasets: Vec<DatasetProgress>,
+}
+
+/// How far one dataset is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DatasetProgress {
+    /// Name of the dataset.
+    pub name: String,
+    /// Tokens counted so far.
+    pub scored_tokens: u64,
+    /// Tokens the plan counts; null until the job is planned.
+    pub planned_tokens: Option<u64>,
+    /// Shards committed.
+    pub shards_done: u64,
+    /// Shards of the plan.
+    pub shards: u64,
+}
+
+/// Why a job failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobError {
+    /// The code, for programs.
+    pub code: ErrorCode,
+    /// What happened and what to do about it.
+    pub detail: String,
+    /// The field of the request at fault, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// Where the error happened, if in a shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<ShardLocation>,
+}
+
+/// A shard, and the worker that last ran it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ShardLocation {
+    /// Index of the shard in the job.
+    pub shard: u32,
+    /// Name of the worker.
+    pub worker: String,
+}
