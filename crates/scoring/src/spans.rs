@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use crate::plan::{MicroBatch, PlanError, ShardPlan};
-use crate::window::Window;
 
 /// `sha256:` of what a shard is to compute: for each micro-batch the number of windows as 64 bits,
 /// then each window's document (32 bits), start (64), len (32), from (64) and to (64), all little
@@ -95,6 +94,7 @@ pub fn verify_spans(lengths: &[u64], shards: &[ShardPlan]) -> Result<(), PlanErr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::Window;
 
     #[test]
     fn the_digest_is_of_the_documented_bytes() {

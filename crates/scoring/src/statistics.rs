@@ -180,3 +180,157 @@ impl ClusteredError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exact::to_units;
+
+    /// (nats, tokens, bytes, words) of six documents, one of them empty.
+    const DOCUMENTS: [(f64, u64, u64, u64); 6] = [
+        (12.5, 5, 20, 4),
+        (0.0, 0, 3, 2),
+        (30.25, 10, 44, 9),
+        (7.75, 4, 15, 3),
+        (21.0, 6, 25, 5),
+        (40.5, 15, 61, 12),
+    ];
+
+    fn of(documents: &[(f64, u64, u64, u64)]) -> DatasetStatistics {
+        let facts: Vec<_> = documents
+            .iter()
+            .map(|&(_, tokens, bytes, words)| DocumentFacts {
+                tokens,
+                bytes,
+                words,
+            })
+            .collect();
+        let layout = ClusterLayout::Documents {
+            documents: u32::try_from(documents.len()).unwrap(),
+        };
+        let sums: Vec<_> = documents
+            .iter()
+            .map(|d| (to_units(d.0).unwrap().into(), d.1))
+            .collect();
+        statistics(&facts, &layout, &sums)
+    }
+
+    fn assert_close(actual: Option<f64>, expected: f64) {
+        let actual = actual.expect("a number");
+        assert!(
+            (actual / expected - 1.0).abs() < 1e-13,
+            "{actual} is not {expected}"
+        );
+    }
+
+    /// Reference values from exact fractions and 40 digits (Python's fractions and mpmath); the
+    /// standard error there by the expanded sum of squares `A - 2 m B + m^2 C`.
+    #[test]
+    fn measures_equal_exact_arithmetic() {
+        let s = of(&DOCUMENTS);
+        assert_eq!((s.documents, s.unscored_documents), (6, 1));
+        assert_eq!(
+            (s.tokens, s.scored_tokens, s.words, s.bytes),
+            (40, 40, 33, 165)
+        );
+        assert_eq!(s.nll, ExactSum::from(112 << 32));
+        assert_close(s.perplexity, 16.444_646_771_097_05);
+        assert_close(s.word_perplexity, 29.783_048_635_872_263);
+        assert_close(s.byte_perplexity, 1.971_486_602_623_297_7);
+        assert_close(s.bits_per_byte, 0.979_283_906_542_811_5);
+        assert_close(s.macro_perplexity, 15.371_267_192_683_26);
+        assert_close(s.standard_error, 0.174_787_817_796_321_26);
+        assert_close(s.confidence_95, 0.485_288_781_168_800_1);
+        assert!(!s.overflow);
+        assert_eq!(s.clusters, 5);
+        assert!(
+            s.warnings[0].contains("only 5 documents"),
+            "{:?}",
+            s.warnings
+        );
+    }
+
+    /// With equal counts the estimator is the textbook one: the sample deviation of the cluster
+    /// means over the square root of their number.
+    #[test]
+    fn equal_clusters_give_the_textbook_error() {
+        let means: Vec<f64> = (0..24).map(|i| 2.0 + f64::from(i * 7 % 11) / 8.0).collect();
+        let documents: Vec<_> = means.iter().map(|m| (m * 16.0, 16, 60, 10)).collect();
+        let s = of(&documents);
+        let n = means.len() as f64;
+        let mean = means.iter().sum::<f64>() / n;
+        let variance = means.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        assert_close(s.standard_error, (variance / n).sqrt());
+        assert_eq!(s.warnings, [""; 0]);
+    }
+
+    /// 0.975 quantiles of Student's t from 40 digits (mpmath).
+    #[test]
+    fn intervals_use_students_t() {
+        for (clusters, quantile) in [
+            (5, 2.776_445_105_197_794_4),
+            (20, 2.093_024_054_408_309_7),
+            (50, 2.009_575_237_129_239_7),
+            (10_000, 1.960_201_263_621_357_7),
+        ] {
+            let error = ClusteredError {
+                clusters,
+                standard_error: Some(1.0),
+            };
+            let actual = error.confidence_95().unwrap();
+            assert!((actual - quantile).abs() < 1e-9, "{clusters}: {actual}");
+        }
+    }
+
+    #[test]
+    fn few_clusters_have_no_error() {
+        let s = of(&DOCUMENTS[..5]);
+        assert_eq!(
+            (s.clusters, s.standard_error, s.confidence_95),
+            (4, None, None)
+        );
+        assert!(
+            s.warnings[0].starts_with("no standard error"),
+            "{:?}",
+            s.warnings
+        );
+    }
+
+    #[test]
+    fn a_lone_document_is_judged_by_its_spans() {
+        let layout = ClusterLayout::of(&[0, 100]);
+        let sums: Vec<_> = (0..50)
+            .map(|span| (ExactSum::from((3 + span % 2) << 32), 2))
+            .collect();
+        let facts = [(0, 0, 1), (100, 400, 80)].map(|(tokens, bytes, words)| DocumentFacts {
+            tokens,
+            bytes,
+            words,
+        });
+        let s = statistics(&facts, &layout, &sums);
+        assert_eq!((s.clusters, s.unscored_documents, s.words), (50, 1, 80));
+        assert_close(s.perplexity, 1.75_f64.exp());
+        assert_close(s.macro_perplexity, 1.75_f64.exp());
+        // Every span is half a nat off the mean of 3.5: sqrt(50/49 * 50 * 0.25) / 100.
+        assert_close(s.standard_error, (50.0 / 49.0 * 12.5_f64).sqrt() / 100.0);
+    }
+
+    #[test]
+    fn an_overflow_is_null_and_said() {
+        let s = of(&[(7000.0, 10, 10_000, 5), (7000.0, 10, 10_000, 5)]);
+        assert_close(s.perplexity, 700.0_f64.exp());
+        assert_eq!((s.word_perplexity, s.overflow), (None, true));
+        assert_close(s.byte_perplexity, 0.7_f64.exp());
+        assert_eq!(s.nll, ExactSum::from(14_000 << 32));
+    }
+
+    #[test]
+    fn nothing_scored_is_no_number() {
+        let s = of(&[(0.0, 0, 3, 1)]);
+        assert_eq!(
+            (s.perplexity, s.bits_per_byte, s.macro_perplexity),
+            (None, None, None)
+        );
+        assert!(!s.overflow);
+    }
+}
