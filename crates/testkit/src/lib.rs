@@ -1,1 +1,18 @@
-//! ...
+//! What the tests of Assay share: a fresh database per test, real programs on ports the kernel
+//! picks, small roots, and one way to wait.
+//!
+//! Nothing here knows the server, the store or the worker, so that their own tests can use it.
+//! Helpers panic where a test could not go on, with what to do about it.
+
+mod database;
+mod eventually;
+mod processes;
+mod program;
+mod roots;
+
+pub use assay_process::Signal;
+pub use database::{TestCluster, TestDatabase};
+pub use eventually::{LIMIT, eventually};
+pub use processes::{Process, children, is_running, signal};
+pub use program::{Program, executable};
+pub use roots::{Roots, fixture};
