@@ -1,0 +1,189 @@
+//! An opened checkpoint.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use assay_api::Dtype;
+
+use crate::digest::sha256;
+use crate::directory::{self, Directory};
+use crate::gguf::{self, Gguf};
+use crate::tensor::{Format, StoredTensor, Tensors};
+use crate::tokenizer::TextTokenizer;
+use crate::{Architecture, CheckpointError, DigestCache, Slot, Weight, hf_tokenizer};
+
+/// A checkpoint whose headers are read and checked, with its weights mapped.
+#[derive(Debug)]
+pub struct Checkpoint {
+    pub(crate) name: String,
+    pub(crate) source: Source,
+    pub(crate) architecture: Architecture,
+    pub(crate) default_dtype: Dtype,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) files: Tensors,
+    pub(crate) weights: BTreeMap<Slot, StoredTensor>,
+}
+
+/// Where a checkpoint came from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Directory(Directory),
+    Gguf(Gguf),
+}
+
+impl Checkpoint {
+    /// Opens a Hugging Face directory (config.json, safetensors files, tokenizer.json) or a GGUF
+    /// file, and checks everything that can be checked without reading weights: the architecture
+    /// is known, every tensor is there and has its shape, none is left over, offsets lie inside
+    /// of the files and do not overlap, formats are supported.
+    ///
+    /// # Errors
+    /// The first of these that does not hold, in a sentence that names it.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy()
+            .into_owned();
+        let metadata = path
+            .metadata()
+            .map_err(|error| CheckpointError::io(&name, error))?;
+        if metadata.is_dir() {
+            directory::open(Directory {
+                path: path.to_owned(),
+                name,
+            })
+        } else if directory::is_pickle(path) {
+            Err(CheckpointError::Pickle { file: name })
+        } else {
+            gguf::open(path, name)
+        }
+    }
+
+    /// The architecture, in the terms of the decoder.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// What `dtype: auto` computes in: bfloat16 for bfloat16 checkpoints, else float32.
+    pub fn default_dtype(&self) -> Dtype {
+        self.default_dtype
+    }
+
+    /// Number of parameters; tied weights count once.
+    pub fn parameters(&self) -> u64 {
+        let elements = |tensor: &StoredTensor| tensor.shape.iter().product::<usize>() as u64;
+        self.weights.values().map(elements).sum()
+    }
+
+    /// What a reader of results should know about this checkpoint.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// `sha256:` and the digest of what decides the numbers. GGUF: of the file. Directory: of the
+    /// listing that `sha256sum` prints (`<hex>  <name>` a line) of config.json and the weight
+    /// files in name order.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the cache cannot be written.
+    pub fn digest(&self, cache: &DigestCache) -> Result<String, CheckpointError> {
+        let file = |path: &Path, label: &str| {
+            cache
+                .file(path)
+                .map_err(|error| CheckpointError::io(label, error))
+        };
+        let hex = match &self.source {
+            Source::Gguf(_) => {
+                let weights = &self.files.files[0];
+                file(&weights.path, &weights.label)?
+            }
+            Source::Directory(directory) => {
+                let config = directory::CONFIG;
+                let mut digests = BTreeMap::from([(
+                    config.to_owned(),
+                    file(&directory.path.join(config), &directory.label(config))?,
+                )]);
+                for weights in &self.files.files {
+                    let name = weights
+                        .path
+                        .file_name()
+                        .unwrap_or_default()
+                        .to_string_lossy();
+                    digests.insert(name.into_owned(), file(&weights.path, &weights.label)?);
+                }
+                sha256(|hasher| {
+                    use sha2::Digest as _;
+                    for (name, hex) in &digests {
+                        hasher.update(format!("{hex}  {name}\n"));
+                    }
+                })
+            }
+        };
+        Ok(format!("sha256:{hex}"))
+    }
+
+    /// The tokenizer that comes with the checkpoint.
+    ///
+    /// # Errors
+    /// It is missing, damaged, of a kind that is not supported, or has more ids than the
+    /// embedding has rows.
+    pub fn tokenizer(&self) -> Result<TextTokenizer, CheckpointError> {
+        let tokenizer = match &self.source {
+            Source::Directory(directory) => hf_tokenizer::load(directory)?,
+            Source::Gguf(gguf) => gguf.tokenizer(&self.files.files[0])?,
+        };
+        tokenizer.check_fits(self.architecture.vocab_size)?;
+        Ok(tokenizer)
+    }
+
+    /// Whether the checkpoint has a weight of its own for this slot.
+    pub fn has(&self, slot: Slot) -> bool {
+        self.weights.contains_key(&slot)
+    }
+
+    /// The weight of a slot: borrowed from the file, or dequantised to float32. Query and key
+    /// rows are in the order of Hugging Face (the halves of a head one after the other) whatever
+    /// the file has.
+    ///
+    /// # Errors
+    /// The checkpoint has no weight for this slot, see [`Checkpoint::has`].
+    pub fn weight(&self, slot: Slot) -> Result<Weight<'_>, CheckpointError> {
+        let tensor = self
+            .weights
+            .get(&slot)
+            .ok_or_else(|| CheckpointError::MissingTensor {
+                file: self.name.clone(),
+                tensor: format!("{slot:?}"),
+                hint: "; a tied head is the embedding",
+            })?;
+        let stored = self.files.bytes(tensor);
+        let rows = match (&self.source, slot) {
+            (Source::Gguf(_), Slot::Layer(_, slot)) => {
+                gguf::interleaved_heads(&self.architecture, slot)
+            }
+            _ => None,
+        };
+        let stored = match rows {
+            None => Cow::Borrowed(stored),
+            Some(heads) => Cow::Owned(gguf::uninterleave(
+                stored,
+                heads,
+                self.architecture.head_dim,
+            )),
+        };
+        let (dtype, data) = match tensor.format {
+            Format::Plain(dtype) => (dtype, stored),
+            blocks => (
+                crate::WeightDtype::F32,
+                Cow::Owned(gguf::dequantise(blocks, &stored)),
+            ),
+        };
+        Ok(Weight {
+            dtype,
+            shape: tensor.shape.clone(),
+            data,
+        })
+    }
+}

@@ -1,0 +1,257 @@
+//! Hugging Face directories: config.json and safetensors files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assay_api::Dtype;
+
+use crate::checkpoint::{Checkpoint, Source};
+use crate::config::{self, Configuration, StoredDtype};
+use crate::map::MappedFile;
+use crate::tensor::{Format, Tensors, WeightDtype, WeightFile};
+use crate::{CheckpointError, Slot, safetensors};
+
+pub(crate) const CONFIG: &str = "config.json";
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+const PICKLES: [&str; 3] = ["bin", "pt", "pth"];
+
+/// A directory, and what it is called in errors.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    pub(crate) name: String,
+}
+
+impl Directory {
+    /// What a file of the directory is called in errors.
+    pub(crate) fn label(&self, file: &str) -> String {
+        format!("{}/{file}", self.name)
+    }
+
+    /// The bytes of a file, or nothing if there is none of this name.
+    pub(crate) fn read(&self, file: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
+        match fs::read(self.path.join(file)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(CheckpointError::io(&self.label(file), error)),
+        }
+    }
+
+    fn has(&self, file: &str) -> bool {
+        self.path.join(file).exists()
+    }
+
+    fn file_with_extension(&self, wanted: &[&str]) -> Result<Option<String>, CheckpointError> {
+        let entries =
+            fs::read_dir(&self.path).map_err(|error| CheckpointError::io(&self.name, error))?;
+        let names: BTreeSet<String> = entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        Ok(names
+            .into_iter()
+            .find(|name| has_extension(Path::new(name), wanted)))
+    }
+}
+
+fn has_extension(path: &Path, wanted: &[&str]) -> bool {
+    path.extension()
+        .and_then(|extension| extension.to_str())
+        .is_some_and(|extension| {
+            wanted
+                .iter()
+                .any(|name| extension.eq_ignore_ascii_case(name))
+        })
+}
+
+pub(crate) fn is_pickle(path: &Path) -> bool {
+    has_extension(path, &PICKLES)
+}
+
+/// Opens a Hugging Face directory.
+pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> {
+    let files = weight_files(&directory)?;
+    let label = directory.label(CONFIG);
+    let bytes = directory
+        .read(CONFIG)?
+        .ok_or_else(|| CheckpointError::NotACheckpoint {
+            path: directory.name.clone(),
+            detail: format!("it has no {CONFIG}; give the directory that save_pretrained wrote"),
+        })?;
+    let Configuration {
+        mut architecture,
+        dtype,
+    } = config::parse(&label, &bytes)?;
+    let spec = architecture.family.spec();
+    let mut tensors = read_weights(&directory, &files, spec.buffers)?;
+
+    let mut warnings = Vec::new();
+    let head = spec.safetensors.name(Slot::Head);
+    if architecture.tied_head && tensors.by_name.contains_key(&head) {
+        let embedding = spec.safetensors.name(Slot::Embedding);
+        if same_bytes(&tensors, &head, &embedding) {
+            tensors.by_name.remove(&head);
+        } else {
+            architecture.tied_head = false;
+            warnings.push(format!(
+                "{label} says `tie_word_embeddings`, but the stored `{head}` differs from \
+                 `{embedding}`; the stored head is used"
+            ));
+        }
+    }
+    let weights = tensors.bind(&directory.name, &architecture, &spec.safetensors)?;
+
+    let stored = weights
+        .get(&Slot::Embedding)
+        .and_then(|tensor| stored_dtype(tensor.format));
+    if let (Some(dtype), Some(stored)) = (dtype, stored)
+        && dtype != stored
+    {
+        warnings.push(format!(
+            "{label} says dtype {dtype:?}, the embedding is stored as {stored:?}; \
+             `auto` follows {CONFIG}"
+        ));
+    }
+    let default_dtype = dtype
+        .or(stored)
+        .map_or(Dtype::Float32, StoredDtype::computed_in);
+    Ok(Checkpoint {
+        name: directory.name.clone(),
+        source: Source::Directory(directory),
+        architecture,
+        default_dtype,
+        warnings,
+        files: tensors,
+        weights,
+    })
+}
+
+fn stored_dtype(format: Format) -> Option<StoredDtype> {
+    match format {
+        Format::Plain(WeightDtype::F32) => Some(StoredDtype::Float32),
+        Format::Plain(WeightDtype::F16) => Some(StoredDtype::Float16),
+        Format::Plain(WeightDtype::Bf16) => Some(StoredDtype::Bfloat16),
+        Format::Q8_0 | Format::Q4_0 | Format::Q4_1 => None,
+    }
+}
+
+fn same_bytes(tensors: &Tensors, left: &str, right: &str) -> bool {
+    match (tensors.by_name.get(left), tensors.by_name.get(right)) {
+        (Some(left), Some(right)) => {
+            left.format == right.format
+                && left.shape == right.shape
+                && tensors.bytes(left) == tensors.bytes(right)
+        }
+        _ => false,
+    }
+}
+
+/// Names of the weight files, and what the index says is in each; nothing without an index.
+type WeightFiles = BTreeMap<String, Option<BTreeSet<String>>>;
+
+fn weight_files(directory: &Directory) -> Result<WeightFiles, CheckpointError> {
+    if directory.has(SINGLE) {
+        return Ok(BTreeMap::from([(SINGLE.to_owned(), None)]));
+    }
+    if let Some(index) = directory.read(INDEX)? {
+        return parse_index(&directory.label(INDEX), &index);
+    }
+    if let Some(file) = directory.file_with_extension(&PICKLES)?
+        && directory.file_with_extension(&["safetensors"])?.is_none()
+    {
+        return Err(CheckpointError::Pickle {
+            file: directory.label(&file),
+        });
+    }
+    let detail = match directory.file_with_extension(&["gguf"])? {
+        Some(file) => format!("it is a directory with the GGUF file {file}; give that file's path"),
+        None => format!("it has neither {SINGLE} nor {INDEX}; save the model as safetensors"),
+    };
+    Err(CheckpointError::NotACheckpoint {
+        path: directory.name.clone(),
+        detail,
+    })
+}
+
+fn parse_index(label: &str, bytes: &[u8]) -> Result<WeightFiles, CheckpointError> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let index: Index = serde_json::from_slice(bytes).map_err(|error| {
+        CheckpointError::damaged(label, format!("it is not an index of tensors ({error})"))
+    })?;
+    let mut files = WeightFiles::new();
+    for (tensor, file) in index.weight_map {
+        // A name with a separator could lead out of the directory.
+        if file.contains(['/', '\\', '\0']) || file == ".." || file.is_empty() {
+            let detail = format!("tensor `{tensor}` is said to be in `{file}`, not a file name");
+            return Err(CheckpointError::damaged(label, detail));
+        }
+        if is_pickle(Path::new(&file)) {
+            return Err(CheckpointError::Pickle { file });
+        }
+        files
+            .entry(file)
+            .or_default()
+            .get_or_insert_default()
+            .insert(tensor);
+    }
+    if files.is_empty() {
+        return Err(CheckpointError::damaged(label, "it names no tensor"));
+    }
+    Ok(files)
+}
+
+fn read_weights(
+    directory: &Directory,
+    files: &WeightFiles,
+    buffers: &[&str],
+) -> Result<Tensors, CheckpointError> {
+    let ignored = |name: &str| buffers.iter().any(|end| name.ends_with(end));
+    let mut tensors = Tensors::default();
+    for (index, (name, listed)) in files.iter().enumerate() {
+        let label = directory.label(name);
+        let path = directory.path.join(name);
+        let map = MappedFile::open(&path).map_err(|error| CheckpointError::io(&label, error))?;
+        let found = safetensors::read(index, &label, &map, ignored)?;
+        if let Some(listed) = listed {
+            check_index(&directory.label(INDEX), name, listed, &found, ignored)?;
+        }
+        for (tensor, stored) in found {
+            if tensors.by_name.insert(tensor.clone(), stored).is_some() {
+                let detail = format!("tensor `{tensor}` is in another file too");
+                return Err(CheckpointError::damaged(&label, detail));
+            }
+        }
+        tensors.files.push(WeightFile { label, path, map });
+    }
+    Ok(tensors)
+}
+
+/// The index and the header of a file must name the same tensors.
+fn check_index<T>(
+    index: &str,
+    file: &str,
+    listed: &BTreeSet<String>,
+    found: &[(String, T)],
+    ignored: impl Fn(&str) -> bool,
+) -> Result<(), CheckpointError> {
+    let found: BTreeSet<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    let listed: BTreeSet<&str> = listed
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !ignored(name))
+        .collect();
+    if let Some(tensor) = listed.difference(&found).next() {
+        let detail = format!("it says that tensor `{tensor}` is in {file}, where it is not");
+        return Err(CheckpointError::damaged(index, detail));
+    }
+    if let Some(tensor) = found.difference(&listed).next() {
+        let detail = format!("it does not say that tensor `{tensor}` is in {file}");
+        return Err(CheckpointError::damaged(index, detail));
+    }
+    Ok(())
+}

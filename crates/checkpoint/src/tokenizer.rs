@@ -1,0 +1,143 @@
+//! Text to token ids.
+
+use tokenizers::Tokenizer;
+
+use crate::CheckpointError;
+
+/// A tokenizer as the checkpoint has it, with truncation and padding switched off.
+#[derive(Debug, Clone)]
+pub struct TextTokenizer {
+    /// The file it came from, in errors.
+    file: String,
+    inner: Tokenizer,
+    digest: String,
+    special: SpecialTokens,
+    adds_bos: bool,
+    largest: u32,
+}
+
+/// The ids that the tokenizer's own files name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SpecialTokens {
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+}
+
+impl TextTokenizer {
+    pub(crate) fn new(
+        file: &str,
+        mut inner: Tokenizer,
+        digest: &str,
+        special: SpecialTokens,
+    ) -> Result<Self, CheckpointError> {
+        let unusable =
+            |error: tokenizers::Error| CheckpointError::tokenizer(file, error.to_string());
+        inner.with_truncation(None).map_err(unusable)?;
+        inner.with_padding(None);
+        let largest = inner.get_vocab(true).into_values().max().ok_or_else(|| {
+            CheckpointError::tokenizer(file, "the tokenizer has no tokens; give a complete one")
+        })?;
+        // What the post-processor does is asked of it, not of the flags beside it, which it may
+        // not follow.
+        let empty = inner.encode_fast("", true).map_err(unusable)?;
+        let adds_bos = special.bos.is_some() && empty.get_ids().first().copied() == special.bos;
+        Ok(Self {
+            file: file.to_owned(),
+            inner,
+            digest: format!("sha256:{digest}"),
+            special,
+            adds_bos,
+            largest,
+        })
+    }
+
+    pub(crate) fn check_fits(&self, rows: usize) -> Result<(), CheckpointError> {
+        if (self.largest as usize) < rows {
+            return Ok(());
+        }
+        Err(CheckpointError::TokenizerTooLarge {
+            file: self.file.clone(),
+            largest: self.largest,
+            rows,
+        })
+    }
+
+    /// Ids of a text, without the special tokens the tokenizer would add.
+    ///
+    /// # Errors
+    /// The tokenizer has no token for a part of the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, CheckpointError> {
+        let encoding = self
+            .inner
+            .encode_fast(text, false)
+            .map_err(|error| self.refused(&error))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Ids of several texts, computed on all cores; the same as [`TextTokenizer::encode`] of each.
+    ///
+    /// # Errors
+    /// The tokenizer has no token for a part of a text.
+    pub fn encode_batch(&self, texts: &[&str]) -> Result<Vec<Vec<u32>>, CheckpointError> {
+        let encodings = self.inner.encode_batch_fast(texts.to_vec(), false);
+        let encodings = encodings.map_err(|error| self.refused(&error))?;
+        Ok(encodings
+            .iter()
+            .map(|encoding| encoding.get_ids().to_vec())
+            .collect())
+    }
+
+    /// `sha256:` and the digest of the tokenizer: tokenizer.json (GGUF: the metadata that defines
+    /// it) and the BOS and EOS ids.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Whether the post-processor puts a BOS in front of a text.
+    pub fn adds_bos(&self) -> bool {
+        self.adds_bos
+    }
+
+    /// The BOS token's id, if the tokenizer names one.
+    pub fn bos(&self) -> Option<u32> {
+        self.special.bos
+    }
+
+    /// The EOS token's id, if the tokenizer names one.
+    pub fn eos(&self) -> Option<u32> {
+        self.special.eos
+    }
+
+    /// The token that rolling puts in front of a document: BOS, else EOS.
+    ///
+    /// # Errors
+    /// The tokenizer names neither.
+    pub fn prefix(&self) -> Result<u32, CheckpointError> {
+        let prefix = self.special.bos.or(self.special.eos);
+        prefix.ok_or_else(|| CheckpointError::NoPrefixToken {
+            file: self.file.clone(),
+        })
+    }
+
+    /// Largest id and one.
+    pub fn vocab_size(&self) -> usize {
+        self.largest as usize + 1
+    }
+
+    fn refused(&self, error: &tokenizers::Error) -> CheckpointError {
+        CheckpointError::tokenizer(
+            &self.file,
+            format!("the text cannot be tokenized ({error})"),
+        )
+    }
+
+    /// Ids of a text with what the post-processor adds.
+    #[cfg(test)]
+    pub(crate) fn encode_with_special(&self, text: &str) -> Vec<u32> {
+        self.inner
+            .encode_fast(text, true)
+            .unwrap()
+            .get_ids()
+            .to_vec()
+    }
+}
