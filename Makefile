@@ -1,0 +1,29 @@
+# Thin on purpose: what a target does is in scripts/, which sets up what is missing by itself.
+.DEFAULT_GOAL := help
+.PHONY: build check clean demo help setup test
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand --tabs 14
+
+demo: build ## Score a real text with a real checkpoint on this machine
+	@scripts/setup-demo.sh
+	@scripts/demo.sh
+
+build: setup ## Build assay, assay-server and assay-worker into target/release
+	cargo build --release --locked -p assay -p assay-server -p assay-worker
+
+test: setup ## Check, then run every test against a private PostgreSQL
+	@scripts/setup-demo.sh
+	@scripts/check.sh
+	@scripts/test.sh
+
+check: setup ## Check formatting, lints, licences and scripts
+	@scripts/check.sh
+
+clean: ## Remove all that was built or fetched
+	rm -rf build target
+
+setup:
+	@scripts/setup-rust.sh
+	@scripts/setup-system.sh
+	@scripts/setup-libtorch.sh

@@ -1,0 +1,59 @@
+# Shared by the scripts beside it: sourced, never run.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build
+readonly root build
+
+say() { printf '==> %s\n' "$*" >&2; }
+
+die() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# step NAME COMMAND..: runs a command under a heading and says how long it took.
+step() {
+    local name=$1 start=$SECONDS
+    shift
+    say "$name"
+    "$@"
+    say "$name: $((SECONDS - start)) s"
+}
+
+# One set-up at a time: `make demo` and `make test` may be started together. The kernel drops the
+# lock with the process, however it ends.
+lock_setup() {
+    mkdir -p "$build"
+    exec 9>"$build/.setup.lock"
+    flock --nonblock 9 || {
+        say 'waiting for another set-up to end'
+        flock 9
+    }
+}
+
+# work_folder: sets `work` to an empty folder below build/, removed when the script ends. What an
+# earlier, killed run left there is removed first; call it under the lock.
+work_folder() {
+    rm -rf "$build"/.setup.??????
+    work=$(mktemp -d "$build/.setup.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+}
+
+# fetch_wheels REQUIREMENTS FOLDER: downloads exactly the wheels that the file pins by hash. One
+# Python and one platform are named, so that every host gets the same files; nothing is installed,
+# so Python's own environment stays as it is. pip's temporary files are as large as the wheels and
+# /tmp may be memory, so they stay below build/.
+fetch_wheels() {
+    mkdir -p "$2.tmp"
+    TMPDIR=$2.tmp python3 -m pip --disable-pip-version-check download --no-cache-dir \
+        --no-deps --require-hashes --only-binary=:all: \
+        --implementation cp --python-version 311 --abi cp311 \
+        --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
+        --platform manylinux_2_25_x86_64 --platform manylinux_2_18_x86_64 \
+        --platform manylinux2014_x86_64 --platform manylinux2010_x86_64 \
+        --platform manylinux1_x86_64 \
+        --requirement "$1" --dest "$2" >&2
+}
