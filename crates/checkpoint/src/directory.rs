@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use assay_api::Dtype;
 
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::{self, Configuration, StoredDtype};
-use crate::map::MappedFile;
+use crate::map::{MappedFile, open_regular};
 use crate::tensor::{Format, Tensors, WeightDtype, WeightFile};
 use crate::{CheckpointError, Slot, safetensors};
 
@@ -32,8 +33,11 @@ impl Directory {
 
     /// The bytes of a file, or nothing if there is none of this name.
     pub(crate) fn read(&self, file: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
-        match fs::read(self.path.join(file)) {
-            Ok(bytes) => Ok(Some(bytes)),
+        let mut bytes = Vec::new();
+        let read =
+            open_regular(&self.path.join(file)).and_then(|mut file| file.read_to_end(&mut bytes));
+        match read {
+            Ok(_) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(CheckpointError::io(&self.label(file), error)),
         }

@@ -13,20 +13,24 @@ pub(crate) struct MappedFile(memmap2::Mmap);
 impl MappedFile {
     /// Maps the whole of a file.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        // Mapping a directory or a device fails with an error that does not say so.
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
-        }
+        let file = open_regular(path)?;
         // SAFETY: the map is read-only and private to this process. Another process that
         // truncates the file while it is mapped ends this one with SIGBUS, and one that writes
         // to it changes what is read; checkpoints are replaced, not written in place, and the
         // digest that is pinned with a job shows a change.
         unsafe { memmap2::Mmap::map(&file) }.map(Self)
     }
+}
+
+/// Opens a regular file. Asked before it is opened: opening a pipe would wait for its writer.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    if path.metadata()?.is_file() {
+        return File::open(path);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "it is not a regular file",
+    ))
 }
 
 impl Deref for MappedFile {

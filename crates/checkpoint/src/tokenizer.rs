@@ -130,14 +130,4 @@ impl TextTokenizer {
             format!("the text cannot be tokenized ({error})"),
         )
     }
-
-    /// Ids of a text with what the post-processor adds.
-    #[cfg(test)]
-    pub(crate) fn encode_with_special(&self, text: &str) -> Vec<u32> {
-        self.inner
-            .encode_fast(text, true)
-            .unwrap()
-            .get_ids()
-            .to_vec()
-    }
 }

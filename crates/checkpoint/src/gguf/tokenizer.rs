@@ -12,7 +12,7 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 
-use super::Keys;
+use super::keys::Keys;
 use crate::CheckpointError;
 use crate::digest::sha256;
 use crate::tokenizer::{SpecialTokens, TextTokenizer};
