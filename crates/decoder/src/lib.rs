@@ -1,1 +1,22 @@
-//! ...
+//! The one decoder of Assay: reads a checkpoint's weights and scores micro-batches of windows.
+//!
+//! Everything a family of models differs in arrives as data
+//! ([`Architecture`](assay_checkpoint::Architecture)); there is one forward pass. A micro-batch is
+//! ragged: the linears run over the tokens of all its windows as one matrix, attention over groups
+//! of windows of equal length. Nothing is padded but the row count of a matrix product, to
+//! [`MIN_GEMM_ROWS`].
+
+mod batch;
+mod error;
+mod layer;
+mod loss;
+mod model;
+mod norm;
+mod rope;
+pub mod runtime;
+mod torch;
+mod weights;
+
+pub use batch::Sequence;
+pub use error::DecoderError;
+pub use model::{Decoder, HEAD_ROWS, MIN_GEMM_ROWS};

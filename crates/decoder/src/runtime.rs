@@ -1,0 +1,143 @@
+//! Process and thread settings of libtorch.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::{DecoderError, torch};
+
+/// Prepares the calling thread to own a device with `threads` threads of computation.
+///
+/// Call it on every device thread before its first tensor: libtorch keeps the number of threads
+/// per calling thread. The first call in a process also turns off TF32, reduced-precision
+/// accumulation and nondeterministic algorithms for all of it.
+///
+/// # Errors
+/// When libtorch does not run the number of threads asked for.
+pub fn init(threads: usize) -> Result<(), DecoderError> {
+    // The settings are plain variables in libtorch, so only one thread may write them.
+    static EXACT: OnceLock<Result<(), String>> = OnceLock::new();
+    EXACT
+        .get_or_init(|| torch::exact().map_err(|error| error.to_string()))
+        .clone()
+        .map_err(DecoderError::Torch)?;
+
+    // The first question for the number makes libtorch set this thread to the number last set by
+    // any thread; only then does this thread's own number stay.
+    let before = tch::get_num_threads();
+    let asked = i32::try_from(threads).ok().filter(|&threads| threads > 0);
+    if let Some(asked) = asked {
+        tch::set_num_threads(asked);
+    }
+    let actual = asked.map_or(before, |_| tch::get_num_threads());
+    let actual = usize::try_from(actual).unwrap_or(0);
+    if actual == threads { Ok(()) } else { Err(DecoderError::Threads { asked: threads, actual }) }
+}
+
+/// The version of libtorch, such as `2.11.0`.
+pub fn libtorch_version() -> &'static str {
+    torch::version()
+}
+
+/// The processor as far as it decides which kernels run, and so which bits come out: vendor,
+/// libtorch's kernel level, and what oneDNN uses beyond it, such as
+/// `AuthenticAMD AVX512 avx512_bf16`.
+pub fn cpu_capability() -> String {
+    const BEYOND: [&str; 4] = ["avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16"];
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = info.lines().find(|line| line.starts_with(name))?;
+        line.split_once(':').map(|(_, value)| value.trim())
+    };
+    let flags: Vec<&str> = field("flags").unwrap_or_default().split_whitespace().collect();
+    let mut parts = vec![field("vendor_id").unwrap_or("unknown"), torch::cpu_capability()];
+    parts.extend(BEYOND.iter().filter(|flag| flags.contains(flag)));
+    parts.join(" ")
+}
+
+/// Loads libtorch's CUDA backend, which lies beside `libtorch_cpu.so` on hosts that have one.
+///
+/// Programs are linked with `libtorch_cpu.so` alone, so that one binary serves hosts with and
+/// without a GPU; the CUDA library registers itself when it is loaded. Call this before any
+/// [`init`] and before the first tensor.
+///
+/// # Errors
+/// When this libtorch has no CUDA backend, when one of its libraries is missing, or when
+/// `CUBLAS_WORKSPACE_CONFIG` is not set to a value with which cuBLAS is deterministic.
+pub fn load_cuda() -> Result<(), DecoderError> {
+    let library = libtorch_cpu_path()?.with_file_name("libtorch_cuda.so");
+    if !library.exists() {
+        return Err(DecoderError::Cuda(format!(
+            "{} does not exist; install libtorch {} with CUDA there",
+            library.display(),
+            libtorch_version(),
+        )));
+    }
+    let workspace = std::env::var("CUBLAS_WORKSPACE_CONFIG").unwrap_or_default();
+    if ![":4096:8", ":16:8"].contains(&workspace.as_str()) {
+        return Err(DecoderError::Cuda(
+            "cuBLAS is deterministic only with a fixed workspace; \
+             start the program with CUBLAS_WORKSPACE_CONFIG=:4096:8"
+                .to_owned(),
+        ));
+    }
+    torch::load_globally(&library).map_err(DecoderError::Cuda)
+}
+
+/// Where the `libtorch_cpu.so` of this process lies, by the kernel's list of mappings.
+fn libtorch_cpu_path() -> Result<PathBuf, DecoderError> {
+    let maps = fs::read_to_string("/proc/self/maps")
+        .map_err(|error| DecoderError::Cuda(format!("/proc/self/maps: {error}")))?;
+    maps.lines()
+        .filter_map(|line| line.find('/').map(|start| &line[start..]))
+        .find(|path| path.ends_with("/libtorch_cpu.so"))
+        .map(PathBuf::from)
+        .ok_or_else(|| DecoderError::Cuda("libtorch_cpu.so is not loaded".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn each_thread_keeps_its_own_number_of_threads() {
+        let barrier = Arc::new(Barrier::new(2));
+        let devices = [1, 2].map(|threads| {
+            let barrier = Arc::clone(&barrier);
+            thread::spawn(move || {
+                init(threads).unwrap();
+                barrier.wait();
+                // A parallel loop is where libtorch would take over another thread's number.
+                let ones = tch::Tensor::ones([1 << 20], (tch::Kind::Float, tch::Device::Cpu));
+                assert_eq!(f64::try_from(ones.sum(tch::Kind::Float)).unwrap(), f64::from(1 << 20));
+                barrier.wait();
+                assert_eq!(usize::try_from(tch::get_num_threads()), Ok(threads));
+            })
+        });
+        for device in devices {
+            device.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn no_threads_is_refused() {
+        let error = init(0).unwrap_err();
+        assert!(matches!(error, DecoderError::Threads { asked: 0, .. }), "{error}");
+    }
+
+    #[test]
+    fn libtorch_is_the_version_that_tch_is_made_for() {
+        assert!(libtorch_version().starts_with("2.11.0"), "{}", libtorch_version());
+        assert!(cpu_capability().contains(torch::cpu_capability()));
+    }
+
+    #[test]
+    fn the_cuda_library_is_looked_for_beside_the_cpu_library() {
+        let path = libtorch_cpu_path().unwrap();
+        assert!(path.is_file(), "{}", path.display());
+        assert!(path.parent().unwrap().join("libc10.so").exists());
+    }
+}

@@ -1,0 +1,166 @@
+//! The decoder against transformers, and against itself in other company.
+
+mod support;
+
+use std::fs;
+
+use assay_api::Dtype;
+use assay_decoder::{Decoder, DecoderError, MIN_GEMM_ROWS, Sequence};
+use support::{CASES, decoder, load, path, windows};
+
+fn score(decoder: &Decoder, sequences: &[Sequence]) -> Vec<Vec<f64>> {
+    decoder.score(sequences).unwrap()
+}
+
+/// The largest difference of two windows' values.
+fn distance(got: &[f64], wanted: &[f64]) -> f64 {
+    assert_eq!(got.len(), wanted.len());
+    got.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+/// Holds a window against transformers: every token, and the total.
+fn assert_parity(case: &str, got: &[f64], wanted: &[f64]) {
+    assert_eq!(got.len(), wanted.len(), "{case}");
+    for (index, (got, wanted)) in got.iter().zip(wanted).enumerate() {
+        let bound = 5e-5 * wanted.max(10.0);
+        assert!((got - wanted).abs() <= bound, "{case}: token {index}: {got} is not {wanted}");
+    }
+    let (got, wanted): (f64, f64) = (got.iter().sum(), wanted.iter().sum());
+    assert!((got - wanted).abs() <= 2e-6 * wanted, "{case}: total {got} is not {wanted}");
+}
+
+#[test]
+fn agrees_with_transformers() {
+    for case in CASES {
+        let (decoder, windows) = (decoder(case, Dtype::Float32), windows(case));
+        let single = score(&decoder, &[windows.single.sequence()]);
+        assert_parity(case, &single[0], &windows.single.nll_f32);
+
+        let sequences: Vec<_> = windows.batch.iter().map(|window| window.sequence()).collect();
+        let together = score(&decoder, &sequences);
+        for (index, window) in windows.batch.iter().enumerate() {
+            assert_parity(case, &together[index], &window.nll_f32);
+            let alone = score(&decoder, &sequences[index..=index]);
+            assert_parity(case, &alone[0], &window.nll_f32);
+        }
+    }
+}
+
+#[test]
+fn only_counted_positions_come_out() {
+    let (decoder, windows) = (decoder("llama_gqa", Dtype::Float32), windows("llama_gqa"));
+    let whole = windows.single.sequence();
+    let all = score(&decoder, std::slice::from_ref(&whole)).remove(0);
+    let tail = Sequence {
+        input: whole.input.clone(),
+        first_counted: 60,
+        targets: whole.targets[60..70].to_vec(),
+    };
+    let none = Sequence { input: whole.input, first_counted: 3, targets: Vec::new() };
+    let got = score(&decoder, &[none.clone(), tail, none]);
+    assert_eq!(got[0], [0.0; 0]);
+    assert_eq!(got[2], [0.0; 0]);
+    assert!(distance(&got[1], &all[60..70]) < 1e-5);
+}
+
+#[test]
+fn nothing_to_score_gives_nothing() {
+    assert!(score(&decoder("llama_tied", Dtype::Float32), &[]).is_empty());
+}
+
+#[test]
+fn two_runs_give_equal_bits() {
+    for dtype in [Dtype::Float32, Dtype::Bfloat16] {
+        let windows = windows("llama_gqa");
+        let sequences: Vec<_> = windows.batch.iter().map(|window| window.sequence()).collect();
+        let first = score(&decoder("llama_gqa", dtype), &sequences);
+        let again = decoder("llama_gqa", dtype);
+        assert_eq!(first, score(&again, &sequences));
+        assert_eq!(first, score(&again, &sequences));
+    }
+}
+
+/// More windows than one smallest product and one head chunk hold, of several lengths.
+#[test]
+fn company_and_order_change_a_window_by_rounding_only() {
+    let (decoder, windows) = (decoder("llama31_rope", Dtype::Float32), windows("llama31_rope"));
+    let mut sequences: Vec<_> = (0..4)
+        .flat_map(|_| windows.batch.iter().map(|window| window.sequence()))
+        .collect();
+    assert!(sequences.iter().map(|s| s.input.len()).sum::<usize>() > 2 * MIN_GEMM_ROWS);
+    let wanted: Vec<_> = sequences
+        .iter()
+        .map(|sequence| score(&decoder, std::slice::from_ref(sequence)).remove(0))
+        .collect();
+    let forward = score(&decoder, &sequences);
+    sequences.reverse();
+    let mut backward = score(&decoder, &sequences);
+    backward.reverse();
+    for ((forward, backward), wanted) in forward.iter().zip(&backward).zip(&wanted) {
+        assert!(distance(forward, wanted) < 2e-5, "{}", distance(forward, wanted));
+        assert!(distance(backward, wanted) < 2e-5, "{}", distance(backward, wanted));
+    }
+}
+
+#[test]
+fn bfloat16_is_near_float32() {
+    for case in CASES {
+        let sequence = windows(case).single.sequence();
+        let mean = |dtype| {
+            let values = score(&decoder(case, dtype), std::slice::from_ref(&sequence)).remove(0);
+            values.iter().sum::<f64>() / values.len() as f64
+        };
+        let (exact, rounded) = (mean(Dtype::Float32), mean(Dtype::Bfloat16));
+        assert!((rounded / exact - 1.0).abs() < 0.03, "{case}: {rounded} is far from {exact}");
+        assert!((rounded - exact).abs() > 1e-6, "{case} was not computed in bfloat16");
+    }
+}
+
+#[test]
+fn what_the_model_cannot_read_is_refused() {
+    let decoder = decoder("llama_gqa", Dtype::Float32);
+    let outside = Sequence { input: vec![1, 1_000_000], first_counted: 0, targets: vec![1] };
+    let error = decoder.score(&[outside]).unwrap_err();
+    assert!(matches!(error, DecoderError::Sequence { sequence: 0, .. }), "{error}");
+    assert!(error.to_string().contains("1000000"), "{error}");
+}
+
+/// A copy of a float32 case in which the first number of one tensor is NaN.
+fn poisoned(case: &str, tensor: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for file in ["config.json", "tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(path(case).join(file), directory.path().join(file)).unwrap();
+    }
+    let mut weights = fs::read(path(case).join("model.safetensors")).unwrap();
+    let header = usize::try_from(u64::from_le_bytes(weights[..8].try_into().unwrap())).unwrap();
+    let index: serde_json::Value = serde_json::from_slice(&weights[8..8 + header]).unwrap();
+    assert_eq!(index[tensor]["dtype"], "F32", "{tensor}");
+    let start = index[tensor]["data_offsets"][0].as_u64().unwrap();
+    let start = 8 + header + usize::try_from(start).unwrap();
+    weights[start..start + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(directory.path().join("model.safetensors"), weights).unwrap();
+    directory
+}
+
+#[test]
+fn a_weight_that_is_not_a_number_is_never_hidden() {
+    let sequence = windows("llama_gqa").single.sequence();
+    for weight in [
+        "model.layers.0.input_layernorm.weight",
+        "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.0.self_attn.k_proj.weight",
+        "model.layers.1.self_attn.v_proj.weight",
+        "model.layers.1.self_attn.o_proj.weight",
+        "model.layers.0.mlp.gate_proj.weight",
+        "model.layers.1.mlp.down_proj.weight",
+        "model.norm.weight",
+        "lm_head.weight",
+    ] {
+        let directory = poisoned("llama_gqa", weight);
+        for dtype in [Dtype::Float32, Dtype::Bfloat16] {
+            let decoder = load(directory.path(), dtype);
+            let values = score(&decoder, std::slice::from_ref(&sequence)).remove(0);
+            assert!(values.iter().all(|value| value.is_nan()), "{weight} {dtype:?}: {values:?}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The parity fixtures, see `tests/fixtures/README.md` at the top of the repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assay_api::Dtype;
+use assay_checkpoint::Checkpoint;
+use assay_decoder::{Decoder, Sequence, runtime};
+use serde::Deserialize;
+use tch::Device;
+
+/// The checkpoints of the llama family.
+pub(crate) const CASES: [&str; 5] =
+    ["llama_gqa", "llama_tied", "llama31_rope", "sharded_llama", "bf16_llama"];
+
+#[derive(Deserialize)]
+struct Expected {
+    windows: Windows,
+}
+
+/// Reference values of a case.
+#[derive(Deserialize)]
+pub(crate) struct Windows {
+    /// One window of 96 ids.
+    pub(crate) single: Window,
+    /// Windows of 17, 64 and 96 ids, each scored alone.
+    pub(crate) batch: Vec<Window>,
+}
+
+/// Ids, and the negative log-likelihood in nats of each but the first.
+#[derive(Deserialize)]
+pub(crate) struct Window {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) nll_f32: Vec<f64>,
+}
+
+impl Window {
+    /// All ids as input but the last; all ids but the first count.
+    pub(crate) fn sequence(&self) -> Sequence {
+        Sequence {
+            input: self.ids[..self.ids.len() - 1].to_vec(),
+            first_counted: 0,
+            targets: self.ids[1..].to_vec(),
+        }
+    }
+}
+
+pub(crate) fn path(case: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(case)
+}
+
+pub(crate) fn windows(case: &str) -> Windows {
+    let text = fs::read_to_string(path(case).join("expected.json")).unwrap();
+    serde_json::from_str::<Expected>(&text).unwrap().windows
+}
+
+/// The model of a case on one thread of the CPU.
+pub(crate) fn decoder(case: &str, dtype: Dtype) -> Decoder {
+    load(&path(case), dtype)
+}
+
+pub(crate) fn load(path: &Path, dtype: Dtype) -> Decoder {
+    runtime::init(1).unwrap();
+    let checkpoint = Checkpoint::open(path).unwrap();
+    Decoder::load(&checkpoint, dtype, Device::Cpu).unwrap()
+}
