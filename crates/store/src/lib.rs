@@ -1,1 +1,113 @@
-//! ...
+//! Every SQL statement of Assay: typed functions over the ledger in PostgreSQL.
+//!
+//! Two rules keep the ledger right whatever is killed when:
+//!
+//! * Every write of a worker names its *fence*, the number of its attempt. Once the attempt has
+//!   ended (lost, cancelled, committed) a write under its fence changes nothing.
+//! * Every transaction that changes a job takes the locks in one order: the job's row, attempts,
+//!   shards, datasets. Claims and renewals wait for no lock at all.
+//!
+//! Functions that depend on time take an optional `now`; without it the database's clock counts,
+//! never a worker's.
+
+mod claim;
+mod commit;
+mod end;
+mod error;
+mod finish;
+mod jobs;
+mod lease;
+mod listen;
+mod plan;
+mod read;
+mod result;
+mod rows;
+
+pub use claim::{Claim, Claimant, PlanClaim, RunContext, RunDataset, ShardClaim, Work};
+pub use commit::{CommitOutcome, ShardOutcome};
+pub use end::{AttemptFailure, MAX_ERRORS, MAX_LOSSES};
+pub use error::StoreError;
+pub use jobs::{Cancellation, Creation, JobFilter, NewJob};
+pub use lease::{NewWorker, Reaped};
+pub use listen::WorkListener;
+pub use plan::{NewDatasetPlan, NewPlan, PlanFacts};
+
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgPool, Postgres, Transaction};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
+
+/// Documents in one row of `document_chunks`.
+const CHUNK: usize = 4096;
+
+/// The ledger. Clones share one pool of connections.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pool: PgPool,
+}
+
+impl Store {
+    /// Connects to the database of `url` (`postgres://..`), with at most `connections` at a time.
+    ///
+    /// # Errors
+    /// The URL is malformed or the database does not answer within 10 seconds.
+    pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
+        let options: PgConnectOptions = url.parse()?;
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(Duration::from_secs(10))
+            .connect_with(options.application_name("assay"))
+            .await?;
+        Ok(Self { pool })
+    }
+
+    /// Brings the schema up to this program's; concurrent callers wait for each other.
+    ///
+    /// # Errors
+    /// The database does not answer, or its schema is newer than this program.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        Ok(MIGRATIONS.run(&self.pool).await?)
+    }
+
+    /// Whether the database answers and every migration of this program is applied.
+    ///
+    /// # Errors
+    /// It does not answer, or [`StoreError::SchemaBehind`].
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        let wanted = MIGRATIONS.iter().map(|m| m.version).max().unwrap_or(0);
+        let applied: Result<Option<i64>, sqlx::Error> =
+            sqlx::query_scalar("select max(version) from _sqlx_migrations where success")
+                .fetch_one(&self.pool)
+                .await;
+        let applied = match applied {
+            // The table does not exist before the first migration.
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => 0,
+            answer => answer?.unwrap_or(0),
+        };
+        if applied < wanted {
+            return Err(StoreError::SchemaBehind { applied, wanted });
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction that holds the job's row, the first lock in the order.
+    /// None if there is no such job.
+    async fn lock_job(
+        &self,
+        job: assay_api::JobId,
+    ) -> Result<Option<(Transaction<'static, Postgres>, assay_api::JobState)>, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let state: Option<String> =
+            sqlx::query_scalar("select state::text from jobs where id = $1 for no key update")
+                .bind(job)
+                .fetch_optional(&mut *tx)
+                .await?;
+        match state {
+            Some(state) => Ok(Some((tx, rows::parse(state)?))),
+            None => Ok(None),
+        }
+    }
+}

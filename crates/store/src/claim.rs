@@ -1,0 +1,298 @@
+//! Claims: a worker takes hold of a job's planning or of a shard.
+
+use std::time::Duration;
+
+use assay_api::{DatasetRef, Dtype, JobId, Method, WorkerId};
+use assay_scoring::{ClusterLayout, MicroBatch};
+use chrono::{DateTime, Utc};
+use sqlx::FromRow;
+
+use crate::rows::{json, parse};
+use crate::{PlanFacts, Store, StoreError};
+
+/// Who claims.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Its device, as given to it.
+    pub device: &'a str,
+    /// The device kind.
+    pub device_kind: &'a str,
+    /// How long the claim holds without a renewal.
+    pub lease: Duration,
+}
+
+/// Something a worker has taken hold of.
+#[derive(Debug)]
+pub struct Claim {
+    /// The number of the attempt; every write about it names it.
+    pub fence: i64,
+    /// The job.
+    pub job: JobId,
+    /// What to do.
+    pub work: Work,
+}
+
+/// What to do under a claim.
+#[derive(Debug)]
+pub enum Work {
+    /// Plan the job.
+    Plan(PlanClaim),
+    /// Run a shard.
+    Shard(ShardClaim),
+}
+
+/// A job to plan.
+#[derive(Debug)]
+pub struct PlanClaim {
+    /// Path of the checkpoint below the model root.
+    pub model: String,
+    /// The datasets, in the order of the request.
+    pub datasets: Vec<DatasetRef>,
+    /// The method.
+    pub method: Method,
+    /// The dtype.
+    pub dtype: Dtype,
+}
+
+/// A shard to run.
+#[derive(Debug)]
+pub struct ShardClaim {
+    /// Index in the job.
+    pub index: u32,
+    /// Index of the dataset in the job.
+    pub dataset: u32,
+    /// The windows, in the composition the plan fixed.
+    pub micro_batches: Vec<MicroBatch>,
+    /// Digest of the spans as planned.
+    pub spans_digest: String,
+    /// Floating-point operations it is planned to cost.
+    pub flops: f64,
+}
+
+/// What every shard of a job needs besides its windows.
+#[derive(Debug)]
+pub struct RunContext {
+    /// The dtype.
+    pub dtype: Dtype,
+    /// What the planner found and fixed.
+    pub plan: PlanFacts,
+    /// The datasets, in the order of the request.
+    pub datasets: Vec<RunDataset>,
+}
+
+/// A planned dataset.
+#[derive(Debug)]
+pub struct RunDataset {
+    /// Where it is.
+    pub source: DatasetRef,
+    /// Digest of its tokens as planned.
+    pub tokens_digest: String,
+    /// Where a token's NLL is added.
+    pub clusters: ClusterLayout,
+}
+
+#[derive(FromRow)]
+struct ShardRow {
+    fence: i64,
+    job_id: JobId,
+    index: i32,
+    dataset: i32,
+    micro_batches: serde_json::Value,
+    spans_digest: String,
+    flops: f64,
+}
+
+impl Store {
+    /// Takes hold of the oldest job that waits for planning, else of the first queued shard of the
+    /// oldest running job. A worker that failed a shard gets it again only while no other worker
+    /// is live.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn claim(
+        &self,
+        claimant: &Claimant<'_>,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<Option<Claim>, StoreError> {
+        match self.claim_plan(claimant, now).await? {
+            Some(claim) => Ok(Some(claim)),
+            None => self.claim_shard(claimant, now).await,
+        }
+    }
+
+    async fn claim_plan(
+        &self,
+        claimant: &Claimant<'_>,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<Option<Claim>, StoreError> {
+        let row: Option<(i64, JobId, String, serde_json::Value, String)> = sqlx::query_as(
+            "with candidate as (
+                 select id from jobs j
+                 where j.state = 'queued'
+                   and (
+                       j.plan_errors = 0
+                       or not exists (
+                           select from attempts a
+                           where a.job_id = j.id and a.shard is null and a.worker_id = $1
+                             and a.outcome = 'failed'
+                       )
+                       or not exists (
+                           select from workers w
+                           where w.id <> $1 and w.stopped_at is null
+                             and w.lease_until > coalesce($5, now())
+                       )
+                   )
+                 order by id
+                 limit 1
+                 for no key update skip locked
+             ), taken as (
+                 update jobs j
+                 set state = 'planning', started_at = coalesce(j.started_at, $5, now())
+                 from candidate c where j.id = c.id
+                 returning j.id, j.model, j.method, j.dtype
+             ), attempt as (
+                 insert into attempts
+                     (job_id, kind, worker_id, device, device_kind, started_at, lease_until)
+                 select id, 'plan', $1, $2, $3, coalesce($5, now()),
+                        coalesce($5, now()) + make_interval(secs => $4)
+                 from taken
+                 returning fence
+             )
+             select attempt.fence, taken.id, taken.model, taken.method, taken.dtype
+             from taken, attempt",
+        )
+        .bind(claimant.worker)
+        .bind(claimant.device)
+        .bind(claimant.device_kind)
+        .bind(claimant.lease.as_secs_f64())
+        .bind(now)
+        .fetch_optional(&self.pool)
+        .await?;
+        let Some((fence, job, model, method, dtype)) = row else {
+            return Ok(None);
+        };
+        let sources: Vec<serde_json::Value> =
+            sqlx::query_scalar("select source from datasets where job_id = $1 order by index")
+                .bind(job)
+                .fetch_all(&self.pool)
+                .await?;
+        let datasets = sources.into_iter().map(json).collect::<Result<_, _>>()?;
+        let plan = PlanClaim {
+            model,
+            datasets,
+            method: json(method)?,
+            dtype: parse(dtype)?,
+        };
+        Ok(Some(Claim {
+            fence,
+            job,
+            work: Work::Plan(plan),
+        }))
+    }
+
+    async fn claim_shard(
+        &self,
+        claimant: &Claimant<'_>,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<Option<Claim>, StoreError> {
+        let row: Option<ShardRow> = sqlx::query_as(
+            "with candidate as (
+                 select s.job_id, s.index
+                 from shards s join jobs j on j.id = s.job_id
+                 where j.state = 'running' and s.state = 'queued'
+                   and (
+                       s.errors = 0
+                       or not exists (
+                           select from attempts a
+                           where a.job_id = s.job_id and a.shard = s.index and a.worker_id = $1
+                             and a.outcome = 'failed'
+                       )
+                       or not exists (
+                           select from workers w
+                           where w.id <> $1 and w.stopped_at is null
+                             and w.lease_until > coalesce($5, now())
+                       )
+                   )
+                 order by s.job_id, s.index
+                 limit 1
+                 for no key update of s skip locked
+             ), taken as (
+                 update shards s set state = 'running'
+                 from candidate c where s.job_id = c.job_id and s.index = c.index
+                 returning s.job_id, s.index, s.dataset, s.micro_batches, s.spans_digest, s.flops
+             ), attempt as (
+                 insert into attempts
+                     (job_id, shard, kind, worker_id, device, device_kind, started_at, lease_until)
+                 select job_id, index, 'primary', $1, $2, $3, coalesce($5, now()),
+                        coalesce($5, now()) + make_interval(secs => $4)
+                 from taken
+                 returning fence
+             )
+             select attempt.fence, taken.* from taken, attempt",
+        )
+        .bind(claimant.worker)
+        .bind(claimant.device)
+        .bind(claimant.device_kind)
+        .bind(claimant.lease.as_secs_f64())
+        .bind(now)
+        .fetch_optional(&self.pool)
+        .await?;
+        let Some(row) = row else { return Ok(None) };
+        let shard = ShardClaim {
+            index: index(row.index)?,
+            dataset: index(row.dataset)?,
+            micro_batches: json(row.micro_batches)?,
+            spans_digest: row.spans_digest,
+            flops: row.flops,
+        };
+        Ok(Some(Claim {
+            fence: row.fence,
+            job: row.job_id,
+            work: Work::Shard(shard),
+        }))
+    }
+
+    /// What the shards of a planned job share. None if there is no such job or no plan yet.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn run_context(&self, job: JobId) -> Result<Option<RunContext>, StoreError> {
+        let row: Option<(String, Option<serde_json::Value>)> =
+            sqlx::query_as("select dtype, plan from jobs where id = $1")
+                .bind(job)
+                .fetch_optional(&self.pool)
+                .await?;
+        let Some((dtype, Some(plan))) = row else {
+            return Ok(None);
+        };
+        let rows: Vec<(serde_json::Value, String, serde_json::Value)> = sqlx::query_as(
+            "select source, tokens_digest, clusters from datasets where job_id = $1 order by index",
+        )
+        .bind(job)
+        .fetch_all(&self.pool)
+        .await?;
+        let datasets = rows
+            .into_iter()
+            .map(|(source, tokens_digest, clusters)| {
+                Ok(RunDataset {
+                    source: json(source)?,
+                    tokens_digest,
+                    clusters: json(clusters)?,
+                })
+            })
+            .collect::<Result<_, StoreError>>()?;
+        Ok(Some(RunContext {
+            dtype: parse(dtype)?,
+            plan: json(plan)?,
+            datasets,
+        }))
+    }
+}
+
+fn index(value: i32) -> Result<u32, StoreError> {
+    value
+        .try_into()
+        .map_err(|_| StoreError::Unexpected(format!("negative index {value}")))
+}

@@ -1,0 +1,39 @@
+//! Conversions between rows and types.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::StoreError;
+
+/// An enum label of the database as its type.
+pub(crate) fn parse<T: DeserializeOwned>(label: String) -> Result<T, StoreError> {
+    json(serde_json::Value::String(label))
+}
+
+/// A `jsonb` column as its type.
+pub(crate) fn json<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, StoreError> {
+    serde_json::from_value(value).map_err(|e| StoreError::Unexpected(e.to_string()))
+}
+
+/// A value for a `jsonb` column.
+pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<serde_json::Value, StoreError> {
+    serde_json::to_value(value).map_err(|e| StoreError::Unexpected(e.to_string()))
+}
+
+/// A count of the database, which has no unsigned integers.
+pub(crate) fn count<N: TryInto<u64> + Copy + std::fmt::Display>(n: N) -> Result<u64, StoreError> {
+    n.try_into()
+        .map_err(|_| StoreError::Unexpected(format!("negative count {n}")))
+}
+
+/// An index or count for a column of type `integer`.
+pub(crate) fn int<N: TryInto<i32> + Copy + std::fmt::Display>(n: N) -> Result<i32, StoreError> {
+    n.try_into()
+        .map_err(|_| StoreError::Unexpected(format!("{n} does not fit an integer column")))
+}
+
+/// A count for a column of type `bigint`.
+pub(crate) fn bigint(n: u64) -> Result<i64, StoreError> {
+    n.try_into()
+        .map_err(|_| StoreError::Unexpected(format!("{n} does not fit a bigint column")))
+}
