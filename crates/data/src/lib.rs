@@ -9,6 +9,7 @@ mod error;
 mod map;
 mod store;
 mod tokenize;
+mod writer;
 
 pub use error::{DataError, LineFault};
 pub use store::TokenStore;

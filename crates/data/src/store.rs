@@ -12,18 +12,16 @@
 //! | 32 | SHA-256 of everything before |
 
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use assay_scoring::DocumentFacts;
 use sha2::{Digest, Sha256};
-use tempfile::NamedTempFile;
 
 use crate::map::Map;
 
 /// Names the format and its version; changes with the layout.
 pub(crate) const MAGIC: &[u8; 8] = b"assaytk1";
-const ID: usize = 4;
+pub(crate) const ID: usize = 4;
 const RECORD: usize = 24;
 const DIGEST: usize = 32;
 const TRAILER: usize = 24 + 2 * DIGEST;
@@ -143,83 +141,10 @@ pub(crate) fn digest_text(digest: &[u8]) -> String {
         })
 }
 
-/// Writes a token file aside and puts it in place when it is complete.
-pub(crate) struct StoreWriter {
-    file: BufWriter<NamedTempFile>,
-    checksum: Sha256,
-    tokens_digest: Sha256,
-    records: Vec<[u64; 3]>,
-}
-
-impl StoreWriter {
-    /// Starts a file in `dir`, which is created if need be.
-    pub(crate) fn new(dir: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(dir)?;
-        Ok(Self {
-            file: BufWriter::new(NamedTempFile::new_in(dir)?),
-            checksum: Sha256::new(),
-            tokens_digest: Sha256::new(),
-            records: Vec::new(),
-        })
-    }
-
-    /// Adds a document.
-    pub(crate) fn push(&mut self, ids: &[u32], bytes: u64, words: u64) -> io::Result<()> {
-        let encoded: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-        self.tokens_digest.update((ids.len() as u64).to_le_bytes());
-        self.tokens_digest.update(&encoded);
-        self.records
-            .push([self.tokens() + ids.len() as u64, bytes, words]);
-        self.put(&encoded)
-    }
-
-    /// Documents so far.
-    pub(crate) fn documents(&self) -> u64 {
-        self.records.len() as u64
-    }
-
-    /// Tokens so far.
-    pub(crate) fn tokens(&self) -> u64 {
-        self.records.last().map_or(0, |record| record[0])
-    }
-
-    /// Completes the file and renames it to `path`. Whoever else builds the same file renames an
-    /// equal one, so the order does not matter.
-    pub(crate) fn finish(mut self, path: &Path) -> io::Result<()> {
-        let (documents, tokens) = (self.documents(), self.tokens());
-        if tokens % 2 == 1 {
-            self.put(&[0; ID])?;
-        }
-        let records: Vec<u8> = self
-            .records
-            .iter()
-            .flatten()
-            .flat_map(|number| number.to_le_bytes())
-            .collect();
-        self.put(&records)?;
-        self.put(MAGIC)?;
-        self.put(&documents.to_le_bytes())?;
-        self.put(&tokens.to_le_bytes())?;
-        let tokens_digest = self.tokens_digest.clone().finalize();
-        self.put(&tokens_digest)?;
-        let checksum = self.checksum.clone().finalize();
-        self.put(&checksum)?;
-        self.file
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .persist(path)?;
-        Ok(())
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.checksum.update(bytes);
-        self.file.write_all(bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::writer::StoreWriter;
     use proptest::prelude::*;
 
     proptest! {

@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 
 use crate::documents::{documents, file_name, unreadable};
 use crate::error::DataError;
-use crate::store::{MAGIC, StoreWriter, TokenStore, digest_text};
+use crate::store::{MAGIC, TokenStore, digest_text};
+use crate::writer::StoreWriter;
 
 /// The version of the `tokenizers` library, whose changes may move token ids.
 const TOKENIZERS_VERSION: &str = "0.23.2";
@@ -113,9 +114,10 @@ fn write_tokens(
     cache_dir: &Path,
 ) -> Result<StoreWriter, DataError> {
     let mut writer = StoreWriter::new(cache_dir).map_err(DataError::Cache)?;
-    let limit_documents = usize::try_from(source.limit_documents.unwrap_or(u64::MAX));
+    let limit_documents = source.limit_documents.unwrap_or(u64::MAX);
     let limit_tokens = source.limit_tokens.unwrap_or(u64::MAX);
-    let mut documents = documents(source).take(limit_documents.unwrap_or(usize::MAX));
+    let mut documents =
+        documents(source).take(usize::try_from(limit_documents).unwrap_or(usize::MAX));
 
     while writer.tokens() < limit_tokens {
         let (batch, end) = next_batch(&mut documents);
