@@ -13,10 +13,10 @@ use crate::binaries::Binaries;
 use crate::place::{Place, SocketDirectory};
 use crate::server::{self, NAME};
 
-/// A server whose parent was killed gets this long to shut down before a start is refused.
-const ORPHAN_LIMIT: Duration = Duration::from_secs(10);
+/// What a killed parent or server leaves gets this long to end before a start is refused.
+const LEFTOVER_LIMIT: Duration = Duration::from_secs(10);
 /// A fast shutdown that takes longer is followed by an immediate one.
-const STOP_LIMIT: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_mins(1);
 /// An immediate shutdown that takes longer is followed by SIGKILL.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -48,7 +48,7 @@ impl Cluster {
     /// [`PostgresError`], for one when PostgreSQL is not installed or the cluster is in use.
     pub async fn start(settings: &Settings) -> Result<Self, PostgresError> {
         let place = Place::open(&settings.directory)?;
-        wait_for_orphan(&place).await?;
+        wait_until_free(&place).await?;
         let data = place.data();
         let binaries = Binaries::find(&data)?;
         if !data.join("PG_VERSION").exists() {
@@ -93,6 +93,7 @@ impl Cluster {
     pub async fn restart_immediate(&mut self) -> Result<(), PostgresError> {
         self.server.signal(Signal::QUIT);
         self.server.ended().await;
+        wait_until_free(&self.place).await?;
         self.server = server::launch(
             &self.place,
             &self.binaries,
@@ -138,12 +139,16 @@ impl Drop for Cluster {
     }
 }
 
-/// The lock is ours, so a server that runs has lost its parent and is shutting down.
-async fn wait_for_orphan(place: &Place) -> Result<(), PostgresError> {
-    let deadline = Instant::now() + ORPHAN_LIMIT;
-    while let Some(pid) = place.running_server() {
+/// The lock is ours, so a server that runs has lost its parent and is shutting down, and a session
+/// has lost its server and is about to notice. A server does not start beside either.
+async fn wait_until_free(place: &Place) -> Result<(), PostgresError> {
+    let deadline = Instant::now() + LEFTOVER_LIMIT;
+    while let Some(pid) = place.running_process() {
         if Instant::now() >= deadline {
-            return Err(place.in_use(Some(pid)));
+            return Err(PostgresError::InUse {
+                directory: place.root().to_owned(),
+                pid: Some(pid),
+            });
         }
         sleep(Duration::from_millis(20)).await;
     }

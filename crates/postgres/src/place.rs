@@ -45,27 +45,12 @@ impl Place {
                 root = relocate(&root, account, blocked)?;
             }
         }
-        let path = root.join("lock");
-        let lock = File::options()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(PostgresError::io("open", &path))?;
-        let place = Self {
+        let lock = lock(&root)?;
+        Ok(Self {
             root,
             account,
             _lock: lock,
-        };
-        match place._lock.try_lock() {
-            Ok(()) => Ok(place),
-            Err(fs::TryLockError::WouldBlock) => Err(place.in_use(place.server_pid())),
-            Err(fs::TryLockError::Error(source)) => Err(PostgresError::Io {
-                action: "lock",
-                path,
-                source,
-            }),
-        }
+        })
     }
 
     pub(crate) fn account(&self) -> Option<Account> {
@@ -80,25 +65,26 @@ impl Place {
         self.root.join("log")
     }
 
-    pub(crate) fn in_use(&self, pid: Option<u32>) -> PostgresError {
-        PostgresError::InUse {
-            directory: self.root.clone(),
-            pid,
-        }
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
-    /// The pid in the server's own lock file, whether or not that server still runs.
-    pub(crate) fn server_pid(&self) -> Option<u32> {
-        let text = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
-        text.lines().next()?.trim().parse().ok()
-    }
-
-    /// The pid of a server that runs on this cluster. The pid of a server that was killed may
-    /// belong to another process by now; a server's working directory is its data directory.
-    pub(crate) fn running_server(&self) -> Option<u32> {
-        let pid = self.server_pid()?;
-        let working_directory = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
-        (working_directory == self.data()).then_some(pid)
+    /// The pid of a process of PostgreSQL that runs on this cluster: the server, or a session
+    /// that has not noticed yet that its server was killed. The pid in the server's lock file
+    /// would not do, for it may belong to another process by now. Every process of PostgreSQL
+    /// works in its data directory.
+    pub(crate) fn running_process(&self) -> Option<u32> {
+        let data = self.data();
+        let works_here = |directory: &Path| {
+            fs::read_link(directory.join("cwd")).is_ok_and(|path| path == data)
+                && fs::read_to_string(directory.join("comm"))
+                    .is_ok_and(|name| name.trim_end() == "postgres")
+        };
+        let mut processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.find_map(|process| {
+            let pid = process.file_name().to_str()?.parse().ok()?;
+            works_here(&process.path()).then_some(pid)
+        })
     }
 
     /// An empty directory that only the server's user can enter, afresh at `path`.
@@ -154,6 +140,34 @@ impl SocketDirectory {
     pub(crate) fn as_str(&self) -> &str {
         &self.path
     }
+}
+
+fn lock(root: &Path) -> Result<File, PostgresError> {
+    let path = root.join("lock");
+    let lock = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(PostgresError::io("open", &path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => Err(PostgresError::InUse {
+            directory: root.to_owned(),
+            pid: server_pid(root),
+        }),
+        Err(fs::TryLockError::Error(source)) => Err(PostgresError::Io {
+            action: "lock",
+            path,
+            source,
+        }),
+    }
+}
+
+/// The pid in the server's own lock file, whether or not that server still runs.
+fn server_pid(root: &Path) -> Option<u32> {
+    let text = fs::read_to_string(root.join("data/postmaster.pid")).ok()?;
+    text.lines().next()?.trim().parse().ok()
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, PostgresError> {

@@ -18,7 +18,7 @@ use crate::place::Place;
 pub(crate) const NAME: &str = "assay";
 
 /// Recovery after a crash may take a while; connections are refused until it is over.
-const READY_LIMIT: Duration = Duration::from_secs(120);
+const READY_LIMIT: Duration = Duration::from_mins(2);
 const READY_POLL: Duration = Duration::from_millis(20);
 const TAIL_LINES: usize = 12;
 

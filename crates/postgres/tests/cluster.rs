@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use assay_postgres::{Cluster, PostgresError, Settings};
+use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
@@ -125,19 +126,21 @@ async fn a_second_start_is_refused_with_the_pid_of_the_first() {
 }
 
 #[tokio::test]
-async fn a_stale_lock_file_is_no_obstacle() {
+async fn the_lock_file_of_a_killed_server_is_no_obstacle() {
     let state = temporary();
     let settings = settings(state.path().join("postgres"));
-    Cluster::start(&settings).await.unwrap().stop().await;
-    // The pid of a process that runs and is no server.
-    let stale = format!("{}\n/elsewhere\n", std::process::id());
-    fs::write(state.path().join("postgres/data/postmaster.pid"), stale).unwrap();
-    let error = Cluster::start(&settings).await;
-    // As the same user PostgreSQL cannot tell this process from a server, and refuses.
-    match error {
-        Ok(cluster) => cluster.stop().await,
-        Err(error) => assert!(error.to_string().contains("postmaster.pid"), "{error}"),
-    }
+    let cluster = Cluster::start(&settings).await.unwrap();
+    let pid = i32::try_from(cluster.pid())
+        .ok()
+        .and_then(Pid::from_raw)
+        .unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    cluster.ended().await;
+    drop(cluster);
+    assert!(state.path().join("postgres/data/postmaster.pid").exists());
+    let cluster = Cluster::start(&settings).await.unwrap();
+    connect(&cluster).await.ping().await.unwrap();
+    cluster.stop().await;
 }
 
 #[tokio::test]

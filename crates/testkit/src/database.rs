@@ -61,12 +61,11 @@ impl TestDatabase {
     /// # Panics
     /// When the server cannot be used.
     pub async fn fresh() -> Self {
-        let (server_url, cluster) = match std::env::var("DATABASE_URL") {
-            Ok(url) => (url, None),
-            Err(_) => {
-                let cluster = shared_cluster().await;
-                (cluster.cluster.url(), Some(cluster))
-            }
+        let (server_url, cluster) = if let Ok(url) = std::env::var("DATABASE_URL") {
+            (url, None)
+        } else {
+            let cluster = shared_cluster().await;
+            (cluster.cluster.url(), Some(cluster))
         };
         let server: PgConnectOptions = server_url
             .parse()

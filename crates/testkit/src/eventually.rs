@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 /// How long a condition may take that should come true at once on an idle machine. Generous,
 /// for a wait that succeeds ends early.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 const POLL: Duration = Duration::from_millis(20);
 

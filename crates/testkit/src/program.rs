@@ -41,14 +41,23 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts a program of this workspace; `configure` adds arguments and environment. Its
-    /// stdout is read by this value, its stderr is the test's own.
+    /// Starts a program of this workspace; `configure` adds arguments and environment.
     ///
     /// # Panics
     /// When it is not built or does not start.
     pub fn spawn(name: &str, configure: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(executable(name));
         configure(&mut command);
+        Self::start(command)
+    }
+
+    /// Starts any program. Its stdout is read by this value; its stderr is the test's own unless
+    /// `command` says otherwise.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(mut command: Command) -> Self {
+        let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = Child::spawn(command, Terminal::Detached, Signal::KILL)
             .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
@@ -61,11 +70,7 @@ impl Program {
                 let _ = sender.send(line);
             }
         });
-        Self {
-            name: name.to_owned(),
-            child,
-            lines,
-        }
+        Self { name, child, lines }
     }
 
     /// The process id.

@@ -1,0 +1,35 @@
+//! `assay cancel`.
+
+use std::process::ExitCode;
+
+use assay_api::{Job, JobId};
+use reqwest::Method;
+
+use crate::Outcome;
+use crate::client::{Retry, ServerArgs};
+
+/// Cancel a job. Its running shards stop within seconds; a job that has ended stays as it is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cancel {
+    /// Id of the job
+    id: JobId,
+    /// Print the server's JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(crate) async fn run(cancel: &Cancel) -> Outcome {
+    let path = format!("/jobs/{}", cancel.id);
+    let client = cancel.server.client();
+    let answer = client
+        .call::<Job>(Method::DELETE, &path, Retry::Interrupted, |request| request)
+        .await?;
+    if cancel.json {
+        println!("{}", answer.text);
+    } else {
+        println!("{} {}", answer.value.id, answer.value.state.as_str());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,241 @@
+//! The HTTP client of the service.
+
+use std::time::Duration;
+
+use assay_api::Problem;
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+
+/// A restarted server is back within this time.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The server's own limit for a request is shorter.
+const REQUEST_LIMIT: Duration = Duration::from_mins(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// Where the server is; part of every command that talks to it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ServerArgs {
+    /// The server to talk to
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ASSAY_SERVER",
+        default_value = "http://127.0.0.1:8080"
+    )]
+    server: String,
+}
+
+impl ServerArgs {
+    pub(crate) fn client(&self) -> Client {
+        Client {
+            http: reqwest::Client::new(),
+            base: self.server.trim_end_matches('/').to_owned(),
+        }
+    }
+}
+
+/// Why there is no answer to use. One line, and one more for each field at fault.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    #[error(
+        "no answer from {server}: {cause}; start a server with `assay up`, or name another with \
+         --server or ASSAY_SERVER"
+    )]
+    Unreachable { server: String, cause: String },
+    #[error("{}", problem_lines(.0))]
+    Refused(Box<Problem>),
+    #[error("{url} answered {status} and not as Assay does; is it the address of an Assay server?")]
+    NotAssay { url: String, status: StatusCode },
+    #[error("cannot read the answer of {url}: {cause}; are server and client of one version?")]
+    Unreadable {
+        url: String,
+        cause: serde_json::Error,
+    },
+}
+
+fn problem_lines(problem: &Problem) -> String {
+    let mut text = format!("{} ({}): {}", problem.title, problem.code, problem.detail);
+    for error in &problem.errors {
+        // A problem of a single field says it all in its detail.
+        let line = format!("{}: {}", error.field, error.detail);
+        if line != problem.detail {
+            text.push_str("\n  ");
+            text.push_str(&line);
+        }
+    }
+    text
+}
+
+/// An answer, as the server wrote it and as values.
+#[derive(Debug)]
+pub(crate) struct Answer<T> {
+    pub(crate) text: String,
+    pub(crate) value: T,
+}
+
+/// How long to go on when the server does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// A server that refuses the first connection is not there; one that goes away during the
+    /// exchange may come back.
+    Interrupted,
+    /// The server was there a moment ago.
+    Always,
+}
+
+/// A client of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: String,
+}
+
+impl Client {
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        retry: Retry,
+    ) -> Result<Answer<T>, ClientError> {
+        self.call(Method::GET, path, retry, |request| request).await
+    }
+
+    /// Calls an operation. Requests may be sent more than once: each has to be safe to repeat,
+    /// by its method or by an idempotency key that `fill` sets.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        retry: Retry,
+        fill: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Answer<T>, ClientError> {
+        let url = format!("{}{path}", self.base);
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = FIRST_PAUSE;
+        let mut first = true;
+        loop {
+            let request = fill(self.http.request(method.clone(), &url));
+            let failure = match exchange(request).await {
+                Ok((status, text)) => match read(&url, status, text) {
+                    Err(error) if is_passing(status) => Failure {
+                        error,
+                        final_at_first: false,
+                    },
+                    answer => return answer,
+                },
+                Err(error) => self.unreachable(&error),
+            };
+            let hopeless = first && failure.final_at_first && retry == Retry::Interrupted;
+            if hopeless || Instant::now() + pause > deadline {
+                return Err(failure.error);
+            }
+            if first {
+                eprintln!("assay: {}", failure.error);
+                eprintln!("assay: trying again for {} s", PATIENCE.as_secs());
+            }
+            first = false;
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        Failure {
+            error: ClientError::Unreachable {
+                server: self.base.clone(),
+                cause: innermost(error),
+            },
+            final_at_first: error.is_connect() || error.is_builder(),
+        }
+    }
+}
+
+struct Failure {
+    error: ClientError,
+    final_at_first: bool,
+}
+
+async fn exchange(request: RequestBuilder) -> reqwest::Result<(StatusCode, String)> {
+    let response = request.timeout(REQUEST_LIMIT).send().await?;
+    let status = response.status();
+    Ok((status, response.text().await?))
+}
+
+/// Statuses of a server, or of a proxy in front of it, that is about to be back.
+fn is_passing(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    )
+}
+
+fn read<T: DeserializeOwned>(
+    url: &str,
+    status: StatusCode,
+    text: String,
+) -> Result<Answer<T>, ClientError> {
+    if status.is_success() {
+        return match serde_json::from_str(&text) {
+            Ok(value) => Ok(Answer { text, value }),
+            Err(cause) => Err(ClientError::Unreadable {
+                url: url.to_owned(),
+                cause,
+            }),
+        };
+    }
+    match serde_json::from_str(&text) {
+        Ok(problem) => Err(ClientError::Refused(Box::new(problem))),
+        Err(_) => Err(ClientError::NotAssay {
+            url: url.to_owned(),
+            status,
+        }),
+    }
+}
+
+/// reqwest's own text names the URL and "error sending request"; the cause is at the end.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    if error.is_timeout() {
+        format!("no answer in time ({cause})")
+    } else {
+        cause.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_api::{ErrorCode, FieldError};
+
+    use super::*;
+
+    #[test]
+    fn each_field_at_fault_has_a_line() {
+        let mut problem = Problem::new(ErrorCode::InvalidRequest, "2 fields are wrong");
+        for (field, detail) in [("model", "does not exist"), ("datasets", "needs one")] {
+            problem.errors.push(FieldError {
+                field: field.to_owned(),
+                detail: detail.to_owned(),
+            });
+        }
+        assert_eq!(
+            problem_lines(&problem),
+            "Invalid request (E0003): 2 fields are wrong\n  model: does not exist\n  datasets: needs one"
+        );
+        let single = Problem::of_field(ErrorCode::NotFound, "model", "does not exist");
+        assert_eq!(
+            problem_lines(&single),
+            "Not found (E0002): model: does not exist"
+        );
+    }
+
+    #[test]
+    fn an_answer_of_something_else_is_told_apart() {
+        let page = "<html>".to_owned();
+        let error = read::<Problem>("http://x/jobs", StatusCode::NOT_FOUND, page).unwrap_err();
+        assert!(matches!(error, ClientError::NotAssay { .. }), "{error}");
+    }
+}

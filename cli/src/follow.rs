@@ -1,0 +1,142 @@
+//! Follows a job to its end.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use assay_api::{Job, JobState};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::{Instant, sleep};
+
+use crate::client::{Answer, Client, ClientError, Retry};
+use crate::numbers::{duration, grouped, rate};
+
+const POLL: Duration = Duration::from_millis(500);
+/// Between two lines of the same state where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Shows the progress of a job on stderr until it ends: a bar on a terminal, else lines.
+pub(crate) async fn follow(client: &Client, job: Job) -> Result<Answer<Job>, ClientError> {
+    let path = format!("/jobs/{}", job.id);
+    let mut display = Display::new();
+    display.show(&job);
+    loop {
+        let answer: Answer<Job> = client.get(&path, Retry::Always).await?;
+        display.show(&answer.value);
+        if answer.value.state.is_final() {
+            display.finish();
+            return Ok(answer);
+        }
+        sleep(POLL).await;
+    }
+}
+
+enum Display {
+    Bar(ProgressBar),
+    Lines { last: Option<(JobState, Instant)> },
+}
+
+impl Display {
+    fn new() -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self::Lines { last: None };
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{prefix:<9} [{bar:30}] {percent:>3} %  {msg}");
+        bar.set_style(
+            style
+                .expect("the template is a constant")
+                .progress_chars("=> "),
+        );
+        Self::Bar(bar)
+    }
+
+    fn show(&mut self, job: &Job) {
+        match self {
+            Self::Bar(bar) => {
+                bar.set_prefix(job.state.as_str());
+                bar.set_message(counts(job));
+                bar.set_length(job.progress.planned_tokens.unwrap_or(1).max(1));
+                bar.set_position(job.progress.scored_tokens);
+            }
+            Self::Lines { last } => {
+                let now = Instant::now();
+                let due = last.is_none_or(|(state, at)| {
+                    state != job.state || now.duration_since(at) >= LINE_INTERVAL
+                });
+                if due {
+                    eprintln!("{}", line(job));
+                    *last = Some((job.state, now));
+                }
+            }
+        }
+    }
+
+    fn finish(&self) {
+        if let Self::Bar(bar) = self {
+            // Leaves the bar as it is and the cursor below it.
+            bar.abandon();
+        }
+    }
+}
+
+fn line(job: &Job) -> String {
+    let counts = counts(job);
+    if counts.is_empty() {
+        job.state.as_str().to_owned()
+    } else {
+        format!("{}: {counts}", job.state.as_str())
+    }
+}
+
+/// Tokens, rate and time left, as far as they are known.
+fn counts(job: &Job) -> String {
+    let progress = &job.progress;
+    let Some(planned) = progress.planned_tokens else {
+        return String::new();
+    };
+    let counted = format!(
+        "{} of {} tokens",
+        grouped(progress.scored_tokens),
+        grouped(planned)
+    );
+    let speed = progress
+        .tokens_per_second
+        .map(|speed| format!("{} tokens/s", rate(speed)));
+    let left = progress.eta_seconds.filter(|_| !job.state.is_final());
+    let left = left.map(|seconds| format!("{} left", duration(seconds)));
+    let parts: Vec<_> = [Some(counted), speed, left].into_iter().flatten().collect();
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: &str, progress: &str) -> Job {
+        let text = format!(
+            r#"{{"id": "00000000-0000-0000-0000-000000000000", "name": null, "state": "{state}",
+                "model": "m", "datasets": ["d"], "dtype": "float32", "tags": {{}},
+                "method": {{"convention": "rolling", "window": 8}},
+                "created_at": "2026-01-01T00:00:00Z", "started_at": null, "finished_at": null,
+                "progress": {progress}, "error": null}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn lines_say_what_is_known() {
+        let unplanned = r#"{"scored_tokens": 0, "planned_tokens": null, "tokens_per_second": null,
+            "eta_seconds": null, "datasets": []}"#;
+        assert_eq!(line(&job("planning", unplanned)), "planning");
+        let half = r#"{"scored_tokens": 5000, "planned_tokens": 10000, "tokens_per_second": 250.0,
+            "eta_seconds": 20.0, "datasets": []}"#;
+        assert_eq!(
+            line(&job("running", half)),
+            "running: 5,000 of 10,000 tokens, 250 tokens/s, 20 s left"
+        );
+        assert_eq!(
+            line(&job("cancelled", half)),
+            "cancelled: 5,000 of 10,000 tokens, 250 tokens/s"
+        );
+    }
+}

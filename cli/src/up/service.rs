@@ -1,0 +1,150 @@
+//! A child process that is started again when it dies.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use assay_process::{Child, Signal, Terminal};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::backoff::Backoff;
+
+/// A worker ends its running micro-batch first.
+const STOP_LIMIT: Duration = Duration::from_mins(1);
+
+/// A program to run as a child.
+#[derive(Clone, Debug)]
+pub(super) struct Service {
+    name: String,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    database_url: String,
+}
+
+impl Service {
+    /// The program of that file name beside this one. `name` is for messages.
+    pub(super) fn new(program: &str, name: &str, database_url: &str) -> anyhow::Result<Self> {
+        let own = std::env::current_exe().context("cannot find the path of this program")?;
+        let path = own.with_file_name(program);
+        anyhow::ensure!(
+            path.is_file(),
+            "{} does not exist; the programs of Assay belong in one directory (`make build`)",
+            path.display()
+        );
+        Ok(Self {
+            name: name.to_owned(),
+            program: path,
+            arguments: Vec::new(),
+            database_url: database_url.to_owned(),
+        })
+    }
+
+    pub(super) fn arguments<'a>(mut self, more: impl IntoIterator<Item = &'a OsStr>) -> Self {
+        self.arguments.extend(more.into_iter().map(OsStr::to_owned));
+        self
+    }
+
+    pub(super) fn spawn(&self) -> anyhow::Result<Child> {
+        self.try_spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))
+    }
+
+    fn try_spawn(&self) -> io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        // In the environment, because every user can read the arguments of a process.
+        command
+            .args(&self.arguments)
+            .env("DATABASE_URL", &self.database_url);
+        // The stdout of `assay up` has one line, for the program that started it.
+        let log = io::stderr().as_fd().try_clone_to_owned()?;
+        command.stdin(Stdio::null()).stdout(log);
+        Child::spawn(command, Terminal::Detached, Signal::KILL)
+    }
+}
+
+/// A child that a task watches. When the task is dropped the child is killed.
+#[derive(Debug)]
+pub(super) struct Watched {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Watched {
+    /// Watches the first run of a service, and starts it again when it ends.
+    pub(super) fn service(service: Service, first: Child) -> Self {
+        Self::task(|stop| watch(service, first, stop))
+    }
+
+    /// A task that ends in order when `stop` resolves.
+    pub(super) fn task<F>(watch: impl FnOnce(oneshot::Receiver<()>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (stop, stopped) = oneshot::channel();
+        Self {
+            stop,
+            task: tokio::spawn(watch(stopped)),
+        }
+    }
+
+    /// Asks for the orderly end at once; the future waits for it.
+    pub(super) fn stop(self) -> impl Future<Output = ()> {
+        // Without a receiver the task has ended, which the future sees.
+        let _ = self.stop.send(());
+        async {
+            if let Err(error) = self.task.await {
+                eprintln!("assay up: {error}");
+            }
+        }
+    }
+}
+
+async fn watch(service: Service, first: Child, mut stop: oneshot::Receiver<()>) {
+    let mut backoff = Backoff::new();
+    let mut child = first;
+    loop {
+        let started = Instant::now();
+        tokio::select! {
+            status = child.ended() => report(&service.name, status),
+            _ = &mut stop => return end(&service.name, &child).await,
+        }
+        let mut run = started.elapsed();
+        child = loop {
+            let pause = backoff.after(run);
+            eprintln!(
+                "assay up: starting {} again in {} s",
+                service.name,
+                pause.as_secs_f64()
+            );
+            tokio::select! {
+                () = sleep(pause) => {}
+                _ = &mut stop => return,
+            }
+            match service.spawn() {
+                Ok(child) => break child,
+                Err(error) => eprintln!("assay up: {error:#}"),
+            }
+            run = Duration::ZERO;
+        };
+    }
+}
+
+pub(super) fn report(name: &str, status: ExitStatus) {
+    eprintln!("assay up: {name} ended ({status})");
+}
+
+async fn end(name: &str, child: &Child) {
+    child.signal(Signal::TERM);
+    if timeout(STOP_LIMIT, child.ended()).await.is_err() {
+        eprintln!(
+            "assay up: {name} did not stop within {} s and is killed",
+            STOP_LIMIT.as_secs()
+        );
+    }
+}
