@@ -7,10 +7,12 @@
 mod documents;
 mod error;
 mod map;
+mod root;
 mod store;
 mod tokenize;
 mod writer;
 
 pub use error::{DataError, LineFault};
+pub use root::{PathError, Root};
 pub use store::TokenStore;
 pub use tokenize::{DatasetSource, tokenize};
