@@ -1,1 +1,110 @@
-//! ...
+//! The API server of Assay: HTTP in front of the ledger, and the loop that keeps the ledger tidy.
+//!
+//! It reads the headers of checkpoints to refuse bad requests at once, but loads no weights and
+//! scores nothing. Servers keep no state of their own: any number may run side by side.
+
+mod app;
+mod config;
+mod database;
+mod edge;
+mod error;
+mod extract;
+mod faults;
+mod maintenance;
+mod paths;
+mod problems;
+mod query;
+mod routes;
+mod validate;
+
+pub use app::openapi_json;
+pub use config::{Config, DatabaseUrl, LogFormat, MigrateConfig};
+pub use paths::{PathError, Root};
+
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// How long open requests may take to end after the shutdown has begun.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
+
+/// Serves the API on `listener` until `shutdown` resolves, then lets open requests end.
+///
+/// # Errors
+/// A root is not a directory, the database does not answer (the text names its host), the schema
+/// cannot be migrated, or the listener fails.
+pub async fn run(
+    config: Config,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let cut_off = async {
+        shutdown.await;
+        tracing::info!("shutting down");
+        stop.cancel();
+        tokio::time::sleep(SHUTDOWN_GRACE).await;
+    };
+    tokio::select! {
+        outcome = serve(&config, listener, &stop) => outcome,
+        () = cut_off => {
+            tracing::warn!("requests still open after {SHUTDOWN_GRACE:?} were cut off");
+            Ok(())
+        }
+    }
+}
+
+/// Brings the schema up to this program's.
+///
+/// # Errors
+/// The database does not answer, or its schema is newer than this program.
+pub async fn migrate(config: &MigrateConfig) -> anyhow::Result<()> {
+    let store = database::connect(&config.database_url).await?;
+    store
+        .migrate()
+        .await
+        .context("cannot bring the schema up to date")?;
+    tracing::info!(
+        database = config.database_url.host(),
+        "the schema is up to date"
+    );
+    Ok(())
+}
+
+async fn serve(
+    config: &Config,
+    listener: TcpListener,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let models = Root::open(&config.model_root).context("--model-root (ASSAY_MODEL_ROOT)")?;
+    let data = Root::open(&config.data_root).context("--data-root (ASSAY_DATA_ROOT)")?;
+    let start = async {
+        let store = database::connect(&config.database_url).await?;
+        if !config.no_migrate {
+            store
+                .migrate()
+                .await
+                .context("cannot bring the schema up to date")?;
+        }
+        anyhow::Ok(store)
+    };
+    let store = tokio::select! {
+        store = start => store?,
+        () = stop.cancelled() => return Ok(()),
+    };
+
+    let address = listener
+        .local_addr()
+        .context("the listener has no address")?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        database = config.database_url.host(),
+        "listening on http://{address}"
+    );
+    let app = app::app(store.clone(), models, data);
+    let http = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let (served, ()) = tokio::join!(http.into_future(), maintenance::run(&store, stop));
+    served.context("the listener failed")
+}

@@ -1,2 +1,86 @@
-//! ...
-fn main() {}
+//! The program `assay-server`.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use assay_server::{Config, LogFormat, MigrateConfig};
+use clap::{Parser, Subcommand};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The API server of Assay, an evaluation service for language models.
+#[derive(Parser)]
+#[command(name = "assay-server", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Bring the schema up to this program's and serve the API until SIGTERM or SIGINT.
+    Serve(Config),
+    /// Bring the schema up to this program's and exit. Concurrent callers wait for each other.
+    Migrate(MigrateConfig),
+    /// Print the API's OpenAPI document.
+    Openapi,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(config) => serve(config).await,
+        Command::Migrate(config) => {
+            log_to_stderr(config.log);
+            assay_server::migrate(&config).await
+        }
+        Command::Openapi => {
+            print!("{}", assay_server::openapi_json());
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("assay-server: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    log_to_stderr(config.log);
+    // Before the listener, so that a signal during the start is not lost.
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let listener = TcpListener::bind(&config.listen).await.with_context(|| {
+        format!(
+            "cannot listen on {}: give another address with --listen",
+            config.listen
+        )
+    })?;
+    let shutdown = async move {
+        tokio::select! {
+            _ = terminate.recv() => (),
+            _ = interrupt.recv() => (),
+        }
+    };
+    assay_server::run(config, listener, shutdown).await
+}
+
+fn log_to_stderr(format: LogFormat) {
+    use tracing_subscriber::EnvFilter;
+
+    let filter = EnvFilter::builder()
+        .with_default_directive(tracing::Level::INFO.into())
+        .from_env_lossy();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(filter);
+    match format {
+        LogFormat::Text => subscriber.init(),
+        LogFormat::Json => subscriber.json().init(),
+    }
+}

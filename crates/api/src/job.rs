@@ -84,6 +84,7 @@ impl JobState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
     /// The job's id.
+    #[schema(value_type = Uuid)]
     pub id: JobId,
     /// The caller's name for it.
     pub name: Option<String>,

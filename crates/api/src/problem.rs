@@ -40,7 +40,7 @@ impl Problem {
     /// A problem of this code; `detail` says what happened and what to do.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self {
-            kind: format!("/docs/errors#{code}"),
+            kind: format!("/errors#{code}"),
             title: code.title().to_owned(),
             status: code.http_status(),
             code,

@@ -9,6 +9,7 @@ use crate::{Dtype, JobId, Method};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobResult {
     /// The job.
+    #[schema(value_type = Uuid)]
     pub job_id: JobId,
     /// Whether every token of the plan is counted. Numbers of datasets that have not ended are
     /// null until then.

@@ -117,6 +117,7 @@ pub struct DeviceStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerRow {
     /// Id of this run of the worker.
+    #[schema(value_type = Uuid)]
     pub id: WorkerId,
     /// Name: host and process.
     pub name: String,

@@ -1,0 +1,146 @@
+//! The settings of the server: flags, each with an environment variable.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// The settings of `assay-server serve`. The doc comment of a field is its manual.
+#[derive(Clone, Debug, Args)]
+pub struct Config {
+    /// The PostgreSQL database of the ledger: `postgres://USER:PASSWORD@HOST:PORT/NAME`, or with
+    /// `?host=/DIRECTORY` for a Unix socket. Server and workers share it.
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: DatabaseUrl,
+
+    /// Address and port to listen on. Port 0 takes a free one, which the log names.
+    #[arg(
+        long,
+        env = "ASSAY_LISTEN",
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:8080"
+    )]
+    pub listen: String,
+
+    /// Directory of the checkpoints. Requests name models by their path below it; nothing outside
+    /// is read. Workers see the same files below a root of their own.
+    #[arg(long, env = "ASSAY_MODEL_ROOT", value_name = "DIR")]
+    pub model_root: PathBuf,
+
+    /// Directory of the datasets, with the same rules as the model root.
+    #[arg(long, env = "ASSAY_DATA_ROOT", value_name = "DIR")]
+    pub data_root: PathBuf,
+
+    /// Form of the log on standard error. `RUST_LOG` sets the level by module; the default is
+    /// `info`.
+    #[arg(long, env = "ASSAY_LOG", value_name = "FORMAT", default_value = "text")]
+    pub log: LogFormat,
+
+    /// Do not bring the schema up to date at the start. Then `assay-server migrate` has to run
+    /// before a new version serves; until then `/readyz` answers 503.
+    #[arg(long, env = "ASSAY_NO_MIGRATE")]
+    pub no_migrate: bool,
+}
+
+/// The settings of `assay-server migrate`.
+#[derive(Clone, Debug, Args)]
+pub struct MigrateConfig {
+    /// The PostgreSQL database of the ledger, as for `serve`.
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: DatabaseUrl,
+
+    /// Form of the log on standard error.
+    #[arg(long, env = "ASSAY_LOG", value_name = "FORMAT", default_value = "text")]
+    pub log: LogFormat,
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A database URL, whose password no message shows.
+#[derive(Clone)]
+pub struct DatabaseUrl(String);
+
+impl DatabaseUrl {
+    /// The URL itself, password included.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The host and port, or the directory of the socket: all that a message may show.
+    pub fn host(&self) -> &str {
+        const UNNAMED: &str = "the host of DATABASE_URL";
+        let Some((_, rest)) = self.0.split_once("://") else {
+            return UNNAMED;
+        };
+        let (before_query, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let socket = query.split('&').find_map(|pair| pair.strip_prefix("host="));
+        let authority = before_query.split('/').next().unwrap_or_default();
+        let host = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host);
+        // Without an `@` in front, a `/` in a password that was not percent-encoded would make
+        // `USER:PASS` look like a host; `@` further on gives that away.
+        let cut_password = before_query[authority.len()..].contains('@');
+        match socket.unwrap_or(host) {
+            "" => UNNAMED,
+            _ if cut_password => UNNAMED,
+            host => host,
+        }
+    }
+}
+
+impl From<String> for DatabaseUrl {
+    fn from(url: String) -> Self {
+        Self(url)
+    }
+}
+
+impl From<&str> for DatabaseUrl {
+    fn from(url: &str) -> Self {
+        Self(url.to_owned())
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseUrl(redacted, at {})", self.host())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_show_the_host_and_never_the_password() {
+        for (url, host) in [
+            (
+                "postgres://assay:secret@db.example:5433/assay",
+                "db.example:5433",
+            ),
+            (
+                "postgres://assay:se@cret@db.example/assay?sslmode=require",
+                "db.example",
+            ),
+            ("postgres://localhost/assay", "localhost"),
+            ("postgres:///assay?user=a&host=/run/assay", "/run/assay"),
+            (
+                "postgres://assay:se/cret@db.example/assay",
+                "the host of DATABASE_URL",
+            ),
+            ("assay:secret", "the host of DATABASE_URL"),
+        ] {
+            let url = DatabaseUrl::from(url);
+            assert_eq!(url.host(), host);
+            assert!(!format!("{url:?}").contains("cret"), "{url:?}");
+        }
+    }
+}

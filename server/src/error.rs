@@ -1,0 +1,93 @@
+//! The errors of handlers. [`crate::edge`] turns them into answers.
+
+use assay_api::{ErrorCode, Problem};
+use assay_store::StoreError;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tokio::task::JoinError;
+
+/// Why a request is not answered as asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// The caller's to mend; sent as it is.
+    #[error("{}", .0.detail)]
+    Problem(Box<Problem>),
+    /// The ledger failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A blocking task panicked.
+    #[error(transparent)]
+    Task(#[from] JoinError),
+    /// A handler panicked, with this message.
+    #[error("panicked: {0}")]
+    Panic(String),
+}
+
+/// What [`crate::edge`] finds in the extensions of an answer that failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// Sent to the caller.
+    pub(crate) problem: Problem,
+    /// Logged, never sent.
+    pub(crate) cause: Option<String>,
+}
+
+impl ApiError {
+    /// A problem of this code; `detail` says what happened and what to do.
+    pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Problem::new(code, detail).into()
+    }
+
+    /// A problem of one field, header or parameter of the request.
+    pub(crate) fn of_field(
+        code: ErrorCode,
+        field: impl Into<String>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Problem::of_field(code, field, detail).into()
+    }
+
+    fn into_failure(self) -> Failure {
+        let (code, detail) = match &self {
+            Self::Problem(problem) => {
+                return Failure {
+                    problem: (**problem).clone(),
+                    cause: None,
+                };
+            }
+            Self::Store(error) if error.is_transient() => (
+                ErrorCode::Unavailable,
+                "the database does not answer at the moment; send the same request again in a \
+                 few seconds",
+            ),
+            Self::Store(_) | Self::Task(_) | Self::Panic(_) => (
+                ErrorCode::Internal,
+                "the service failed; its log has the cause under this request id",
+            ),
+        };
+        Failure {
+            problem: Problem::new(code, detail),
+            cause: Some(self.to_string()),
+        }
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let failure = self.into_failure();
+        let mut response = status(&failure.problem).into_response();
+        response.extensions_mut().insert(failure);
+        response
+    }
+}
+
+/// The HTTP status of a problem.
+pub(crate) fn status(problem: &Problem) -> StatusCode {
+    StatusCode::from_u16(problem.status).expect("codes carry valid statuses")
+}

@@ -1,0 +1,141 @@
+//! Extractors whose rejections say what is wrong and what would be right.
+
+use assay_api::{ErrorCode, JobId};
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::edge::BODY_LIMIT;
+use crate::error::ApiError;
+
+/// A JSON body, typed and as it was sent.
+pub(crate) struct JsonBody<T> {
+    /// The body as its type.
+    pub(crate) typed: T,
+    /// The same body as parsed JSON, by which repeated requests are compared.
+    pub(crate) value: Value,
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        require_json(request.headers())?;
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| {
+                if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                    ApiError::new(
+                        ErrorCode::PayloadTooLarge,
+                        format!(
+                            "the body is larger than {BODY_LIMIT} bytes; datasets are named by \
+                             path, not sent"
+                        ),
+                    )
+                } else {
+                    ApiError::new(
+                        ErrorCode::InvalidRequest,
+                        "the body ended before it was complete",
+                    )
+                }
+            })?;
+        parse(&bytes)
+    }
+}
+
+fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .map_or(Ok(""), |kind| kind.to_str())
+        .unwrap_or("");
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        ErrorCode::UnsupportedMediaType,
+        format!("the Content-Type is {kind:?}; send the body as `application/json`"),
+    ))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<JsonBody<T>, ApiError> {
+    let value = serde_json::from_slice(bytes).map_err(|error| {
+        ApiError::new(
+            ErrorCode::MalformedJson,
+            format!("the body is not JSON: {error}"),
+        )
+    })?;
+    // From the bytes and not from `value`, which has silently dropped repeated fields.
+    let typed = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(bytes))
+        .map_err(|error| {
+            let detail = error.inner().to_string();
+            ApiError::of_field(ErrorCode::InvalidRequest, field(&error, &detail), detail)
+        })?;
+    Ok(JsonBody { typed, value })
+}
+
+/// The path of the field at fault. serde reports a missing or repeated field at the object that
+/// should have it once, so its name comes from the text.
+pub(crate) fn field<E>(error: &serde_path_to_error::Error<E>, detail: &str) -> String {
+    let path = error.path().to_string();
+    let name = ["missing field `", "duplicate field `"]
+        .iter()
+        .find_map(|start| detail.strip_prefix(start)?.split('`').next());
+    match (path.as_str(), name) {
+        (".", Some(name)) => name.to_owned(),
+        (parent, Some(name)) => format!("{parent}.{name}"),
+        (".", None) => "body".to_owned(),
+        (path, None) => path.to_owned(),
+    }
+}
+
+/// The `{id}` of a job. What is not a UUID names no job.
+pub(crate) struct JobPath(pub(crate) JobId);
+
+impl<S: Send + Sync> FromRequestParts<S> for JobPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let id = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map(|Path(id)| id);
+        match id.as_deref().map(str::parse) {
+            Ok(Ok(id)) => Ok(Self(id)),
+            _ => Err(ApiError::new(
+                ErrorCode::NotFound,
+                "there is no such job: the id in the path is not a UUID; GET /jobs lists the jobs",
+            )),
+        }
+    }
+}
+
+/// The header `Idempotency-Key`, if it was sent.
+pub(crate) struct IdempotencyKey(pub(crate) Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let Some(key) = parts.headers.get("idempotency-key") else {
+            return Ok(Self(None));
+        };
+        let printable = |byte: &u8| (b' '..=b'~').contains(byte);
+        match key.to_str() {
+            Ok(key) if (1..=255).contains(&key.len()) && key.as_bytes().iter().all(printable) => {
+                Ok(Self(Some(key.to_owned())))
+            }
+            _ => Err(ApiError::of_field(
+                ErrorCode::InvalidRequest,
+                "Idempotency-Key",
+                "takes 1 to 255 printable ASCII characters, such as a UUID",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! The loop that keeps the ledger tidy while the server runs.
+
+use std::time::Duration;
+
+use assay_store::Store;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Ends attempts whose lease has run out, once a second until `stop`.
+///
+/// Several servers may do so at once: the statement is idempotent and uses the database's clock.
+pub(crate) async fn run(store: &Store, stop: &CancellationToken) {
+    let mut ticks = interval(PERIOD);
+    // After a pause of the database there is one round to catch up with, not one per second.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut failures = 0_u64;
+    let rounds = async {
+        loop {
+            ticks.tick().await;
+            match store.reap(None).await {
+                Ok(reaped) => {
+                    if failures > 0 {
+                        tracing::info!(failures, "leases are being checked again");
+                        failures = 0;
+                    }
+                    if reaped.attempts > 0 {
+                        tracing::warn!(attempts = reaped.attempts, "leases ran out");
+                    }
+                }
+                Err(error) => {
+                    // A database that is away fails every round: only the first is news.
+                    if failures == 0 {
+                        tracing::warn!(%error, "cannot check leases; trying again every second");
+                    }
+                    failures += 1;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = rounds => (),
+        () = stop.cancelled() => (),
+    }
+}

@@ -1,0 +1,80 @@
+//! The error answers of operations, for the OpenAPI document.
+
+use std::collections::BTreeMap;
+
+use assay_api::{ErrorCode, Problem};
+use utoipa::openapi::{Content, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
+
+use crate::edge::PROBLEM_JSON;
+
+macro_rules! problem_sets {
+    ($($(#[doc = $doc:literal])+ $name:ident: [$($code:ident),*];)+) => {
+        $(
+            $(#[doc = $doc])+
+            pub(crate) enum $name {}
+
+            impl IntoResponses for $name {
+                fn responses() -> BTreeMap<String, RefOr<Response>> {
+                    responses(&[$(ErrorCode::$code),*])
+                }
+            }
+        )+
+    };
+}
+
+/// Whatever is asked of the ledger can end so.
+const OF_EVERY_OPERATION: [ErrorCode; 3] = [
+    ErrorCode::Internal,
+    ErrorCode::Unavailable,
+    ErrorCode::Timeout,
+];
+
+problem_sets! {
+    /// Of `POST /jobs`.
+    OfNewJob: [
+        MalformedJson, IdempotencyConflict, PayloadTooLarge, UnsupportedMediaType, InvalidRequest,
+        PathOutsideRoot, DatasetUnreadable, MethodInvalid, NoPrefixToken, CheckpointUnreadable,
+        ArchitectureUnsupported, TensorMismatch, PickleRefused, TokenizerUnusable, DtypeUnsupported
+    ];
+    /// Of the cancellation of a job.
+    OfCancellation: [NotFound, JobEnded];
+    /// Of operations on one job.
+    OfJob: [NotFound];
+    /// Of lists.
+    OfList: [InvalidRequest];
+    /// Of lists that belong to one job.
+    OfJobList: [NotFound, InvalidRequest];
+}
+
+/// One response per status, which lists its codes and shows a problem of the first.
+fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
+    for code in codes.iter().chain(&OF_EVERY_OPERATION) {
+        by_status.entry(code.http_status()).or_default().push(*code);
+    }
+    by_status
+        .into_iter()
+        .map(|(status, codes)| (status.to_string(), response(&codes).into()))
+        .collect()
+}
+
+fn response(codes: &[ErrorCode]) -> Response {
+    let list: Vec<String> = codes
+        .iter()
+        .map(|code| format!("`{code}` {}", code.title()))
+        .collect();
+    let mut example = Problem::new(codes[0], "What happened here and what to do about it.");
+    example.request_id = Some("01932c07-209c-7f3c-a4ac-6f2b5f9f0a51".to_owned());
+    let example = serde_json::to_value(example).expect("a problem is plain data");
+    ResponseBuilder::new()
+        .description(list.join("; "))
+        .content(
+            PROBLEM_JSON,
+            Content::builder()
+                .schema(Some(Ref::from_schema_name(Problem::name())))
+                .example(Some(example))
+                .build(),
+        )
+        .build()
+}

@@ -1,0 +1,245 @@
+//! Jobs and their results.
+
+use assay_api::{ErrorCode, Job, JobId, JobRequest, JobResult, JobState, Page};
+use assay_store::{Cancellation, Creation, JobFilter, NewJob};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::no_such_job;
+use crate::app::AppState;
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, JobPath, JsonBody};
+use crate::problems::{OfCancellation, OfJob, OfList, OfNewJob};
+use crate::query::{Cursor, Limit, Query, present};
+use crate::validate::resolve;
+
+/// Post a job
+///
+/// Checks the request, the paths, the headers of the checkpoint and its tokenizer, stores the job
+/// and answers at once; workers take it up from there. With an `Idempotency-Key` the same request
+/// can be sent again after a broken connection and makes no second job.
+#[utoipa::path(
+    post,
+    path = "/jobs",
+    operation_id = "create_job",
+    tag = "jobs",
+    params((
+        "Idempotency-Key" = Option<String>,
+        Header,
+        description = "1 to 255 printable ASCII characters, such as a UUID. The same key with the \
+            same body (compared as parsed JSON) answers the same job; with another body `E0005`.",
+    )),
+    request_body(
+        content = JobRequest,
+        description = "A model, datasets, a method. At most 1 MiB; unknown fields are refused.",
+        example = json!({
+            "name": "nightly",
+            "model": "SmolLM2-135M-Instruct.Q4_1.gguf",
+            "datasets": [
+                "moby-dick.txt",
+                {
+                    "name": "questions",
+                    "path": "questions.jsonl",
+                    "field": "prompt",
+                    "limit_documents": 1000
+                }
+            ],
+            "method": { "convention": "rolling", "window": 2048 },
+            "dtype": "auto",
+            "tags": { "team": "pretraining" }
+        }),
+    ),
+    responses(
+        (status = 201, description = "A new job.", body = Job, headers(
+            ("Location" = String, description = "Path of the job."),
+        )),
+        (status = 200, description = "The job that this key and body made before.", body = Job,
+            headers(("Location" = String, description = "Path of the job."))),
+        OfNewJob,
+    ),
+)]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    IdempotencyKey(key): IdempotencyKey,
+    body: JsonBody<JobRequest>,
+) -> Result<Response, ApiError> {
+    let JsonBody {
+        typed: request,
+        value,
+    } = body;
+    let (models, data) = (state.models, state.data);
+    let (request, resolved) = tokio::task::spawn_blocking(move || {
+        resolve(&models, &data, &request).map(|resolved| (request, resolved))
+    })
+    .await??;
+    let creation = state
+        .store
+        .create_job(&NewJob {
+            id: Uuid::now_v7(),
+            request: &request,
+            body: &value,
+            idempotency_key: key.as_deref(),
+            method: &resolved.method,
+            dtype: resolved.dtype,
+        })
+        .await?;
+    let (status, job) = match creation {
+        Creation::Created(job) => (StatusCode::CREATED, job),
+        Creation::Existing(job) => (StatusCode::OK, job),
+        Creation::Conflict(id) => {
+            return Err(ApiError::new(
+                ErrorCode::IdempotencyConflict,
+                format!("this Idempotency-Key made job {id} from another body; use a new key"),
+            ));
+        }
+    };
+    Ok((status, [(LOCATION, format!("/jobs/{}", job.id))], Json(job)).into_response())
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct JobsQuery {
+    /// Only jobs in this state.
+    #[serde(default, deserialize_with = "present")]
+    state: Option<JobState>,
+    /// Only jobs with this tag, as `key:value`.
+    #[serde(default, deserialize_with = "present")]
+    #[param(value_type = Option<String>, example = "team:pretraining")]
+    tag: Option<Tag>,
+    /// `next` of the page before.
+    #[serde(default, deserialize_with = "present")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<Cursor<JobId>>,
+    /// Jobs of a page.
+    #[serde(default)]
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000, default = 100)]
+    limit: Limit<1000>,
+}
+
+/// `key:value`
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Tag(String, String);
+
+impl TryFrom<String> for Tag {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some((key, value)) if !key.is_empty() && !text.contains('\0') => {
+                Ok(Self(key.to_owned(), value.to_owned()))
+            }
+            _ => Err(format!("takes `key:value`, not {text:?}")),
+        }
+    }
+}
+
+/// List jobs
+///
+/// Newest first.
+#[utoipa::path(
+    get,
+    path = "/jobs",
+    operation_id = "list_jobs",
+    tag = "jobs",
+    params(JobsQuery),
+    responses((status = 200, description = "A page of jobs.", body = Page<Job>), OfList),
+)]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<JobsQuery>,
+) -> Result<Json<Page<Job>>, ApiError> {
+    let filter = JobFilter {
+        state: query.state,
+        tag: query.tag.map(|tag| (tag.0, tag.1)),
+    };
+    let before = query.cursor.map(|cursor| cursor.0);
+    let jobs = state
+        .store
+        .jobs(&filter, before, query.limit.rows())
+        .await?;
+    Ok(Json(query.limit.page(jobs, |job| job.id)))
+}
+
+/// Get a job
+///
+/// Its state and progress. `error` says why it failed, if it did.
+#[utoipa::path(
+    get,
+    path = "/jobs/{id}",
+    operation_id = "get_job",
+    tag = "jobs",
+    params(("id" = Uuid, Path, description = "Id of the job.")),
+    responses((status = 200, description = "The job.", body = Job), OfJob),
+)]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    JobPath(id): JobPath,
+) -> Result<Json<Job>, ApiError> {
+    state
+        .store
+        .job(id)
+        .await?
+        .map(Json)
+        .ok_or_else(|| no_such_job(id))
+}
+
+/// Cancel a job
+///
+/// Workers stop its running shards within seconds. Cancelling a cancelled job changes nothing;
+/// one that ended otherwise is refused with `E0011`.
+#[utoipa::path(
+    delete,
+    path = "/jobs/{id}",
+    operation_id = "cancel_job",
+    tag = "jobs",
+    params(("id" = Uuid, Path, description = "Id of the job.")),
+    responses((status = 200, description = "The cancelled job.", body = Job), OfCancellation),
+)]
+pub(crate) async fn cancel(
+    State(state): State<AppState>,
+    JobPath(id): JobPath,
+) -> Result<Json<Job>, ApiError> {
+    match state.store.cancel_job(id).await? {
+        Cancellation::NotFound => Err(no_such_job(id)),
+        Cancellation::Cancelled(job) => Ok(Json(job)),
+        Cancellation::AlreadyEnded(job) if job.state == JobState::Cancelled => Ok(Json(job)),
+        Cancellation::AlreadyEnded(job) => Err(ApiError::new(
+            ErrorCode::JobEnded,
+            format!(
+                "job {id} has {} already; there is nothing to cancel",
+                job.state.as_str()
+            ),
+        )),
+    }
+}
+
+/// Get the results of a job
+///
+/// Also before the end: then `complete` is false and what is not known yet is null.
+#[utoipa::path(
+    get,
+    path = "/jobs/{id}/results",
+    operation_id = "get_results",
+    tag = "jobs",
+    params(("id" = Uuid, Path, description = "Id of the job.")),
+    responses((status = 200, description = "The results so far.", body = JobResult), OfJob),
+)]
+pub(crate) async fn results(
+    State(state): State<AppState>,
+    JobPath(id): JobPath,
+) -> Result<Json<JobResult>, ApiError> {
+    state
+        .store
+        .result(id)
+        .await?
+        .map(Json)
+        .ok_or_else(|| no_such_job(id))
+}
