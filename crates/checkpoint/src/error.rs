@@ -114,7 +114,8 @@ pub enum CheckpointError {
     },
     /// A tensor is stored in a format that is not supported.
     #[error(
-        "{file}: tensor `{tensor}` is stored as {dtype}, which is not supported; convert it to one of: {supported}"
+        "{file}: tensor `{tensor}` is stored as {dtype}, which is not supported; \
+         convert it to one of: {supported}"
     )]
     UnsupportedDtype {
         /// The file.
