@@ -1,6 +1,7 @@
 //! The one router: what it serves is what the OpenAPI document says.
 
 use assay_api::{FieldError, Problem};
+use assay_data::Root;
 use assay_store::Store;
 use axum::Router;
 use axum::body::Bytes;
@@ -10,7 +11,6 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::edge;
-use crate::paths::Root;
 use crate::routes::{documents, health, jobs, manual, shards, workers};
 
 /// What handlers share.

@@ -11,7 +11,6 @@ mod error;
 mod extract;
 mod faults;
 mod maintenance;
-mod paths;
 mod problems;
 mod query;
 mod routes;
@@ -19,11 +18,11 @@ mod validate;
 
 pub use app::openapi_json;
 pub use config::{Config, DatabaseUrl, LogFormat, MigrateConfig};
-pub use paths::{PathError, Root};
 
 use std::time::Duration;
 
 use anyhow::Context;
+use assay_data::Root;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

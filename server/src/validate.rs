@@ -7,10 +7,10 @@ use assay_api::{
     MethodRequest,
 };
 use assay_checkpoint::{Checkpoint, CheckpointError};
+use assay_data::{PathError, Root};
 
 use crate::error::ApiError;
 use crate::faults::Faults;
-use crate::paths::{PathError, Root};
 
 const MAX_DATASETS: usize = 100;
 const MAX_TAGS: usize = 64;
