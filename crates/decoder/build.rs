@@ -16,7 +16,9 @@ fn main() {
     // LIBTORCH may hold links into an unpacked wheel, whose libraries find each other by paths
     // relative to where they really lie; libtorch_cuda.so is looked for there too.
     let cpu = libtorch.join("lib/libtorch_cpu.so");
-    let cpu = cpu.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", cpu.display()));
+    let cpu = cpu
+        .canonicalize()
+        .unwrap_or_else(|error| panic!("{}: {error}", cpu.display()));
     let rpath = cpu.parent().expect("a file lies in a directory").display();
 
     cc::Build::new()

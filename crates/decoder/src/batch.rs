@@ -43,10 +43,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Lays out `micro_batch`; refuses what would read outside a window or the vocabulary.
-    pub(crate) fn new(
-        micro_batch: &[Sequence],
-        vocab_size: usize,
-    ) -> Result<Self, DecoderError> {
+    pub(crate) fn new(micro_batch: &[Sequence], vocab_size: usize) -> Result<Self, DecoderError> {
         for (sequence, window) in micro_batch.iter().enumerate() {
             check(window, vocab_size)
                 .map_err(|detail| DecoderError::Sequence { sequence, detail })?;
@@ -63,17 +60,29 @@ impl Batch {
             order,
         };
         for &index in &batch.order {
-            let Sequence { input, first_counted, targets } = &micro_batch[index];
+            let Sequence {
+                input,
+                first_counted,
+                targets,
+            } = &micro_batch[index];
             let (start, len) = (signed(batch.ids.len()), signed(input.len()));
             match batch.groups.last_mut() {
                 Some(group) if group.len == len => group.windows += 1,
-                _ => batch.groups.push(Group { start, windows: 1, len }),
+                _ => batch.groups.push(Group {
+                    start,
+                    windows: 1,
+                    len,
+                }),
             }
             batch.ids.extend(input.iter().map(|&id| i64::from(id)));
-            batch.positions.extend((0..input.len()).map(|position| position as f32));
+            batch
+                .positions
+                .extend((0..input.len()).map(|position| position as f32));
             let first = start + signed(*first_counted);
             batch.counted.extend(first..first + signed(targets.len()));
-            batch.targets.extend(targets.iter().map(|&id| i64::from(id)));
+            batch
+                .targets
+                .extend(targets.iter().map(|&id| i64::from(id)));
         }
         let rows = batch.ids.len().max(MIN_GEMM_ROWS);
         batch.ids.resize(rows, 0);
@@ -99,19 +108,32 @@ impl Batch {
 }
 
 fn check(window: &Sequence, vocab_size: usize) -> Result<(), String> {
-    let Sequence { input, first_counted, targets } = window;
+    let Sequence {
+        input,
+        first_counted,
+        targets,
+    } = window;
     if input.is_empty() {
         return Err("it has no input".to_owned());
     }
-    if first_counted.checked_add(targets.len()).is_none_or(|end| end > input.len()) {
+    if first_counted
+        .checked_add(targets.len())
+        .is_none_or(|end| end > input.len())
+    {
         return Err(format!(
             "{} targets from position {first_counted} need more than its {} inputs",
             targets.len(),
             input.len(),
         ));
     }
-    match input.iter().chain(targets).find(|&&id| id as usize >= vocab_size) {
-        Some(id) => Err(format!("token id {id} is not below the model's {vocab_size} rows")),
+    match input
+        .iter()
+        .chain(targets)
+        .find(|&&id| id as usize >= vocab_size)
+    {
+        Some(id) => Err(format!(
+            "token id {id} is not below the model's {vocab_size} rows"
+        )),
         None => Ok(()),
     }
 }
@@ -126,23 +148,42 @@ mod tests {
     use super::*;
 
     fn sequence(len: u32, first_counted: usize, counted: usize) -> Sequence {
-        Sequence { input: (0..len).collect(), first_counted, targets: vec![7; counted] }
+        Sequence {
+            input: (0..len).collect(),
+            first_counted,
+            targets: vec![7; counted],
+        }
     }
 
     #[test]
     fn equal_lengths_lie_side_by_side_and_results_go_back_in_order() {
-        let micro_batch =
-            [sequence(2, 1, 1), sequence(300, 0, 2), sequence(2, 0, 2), sequence(300, 299, 1)];
+        let micro_batch = [
+            sequence(2, 1, 1),
+            sequence(300, 0, 2),
+            sequence(2, 0, 2),
+            sequence(300, 299, 1),
+        ];
         let batch = Batch::new(&micro_batch, 300).unwrap();
         assert_eq!(
             batch.groups,
             [
-                Group { start: 0, windows: 2, len: 300 },
-                Group { start: 600, windows: 2, len: 2 }
+                Group {
+                    start: 0,
+                    windows: 2,
+                    len: 300
+                },
+                Group {
+                    start: 600,
+                    windows: 2,
+                    len: 2
+                }
             ]
         );
         assert_eq!(batch.counted, [0, 1, 599, 601, 602, 603]);
-        assert_eq!(batch.positions[598..604], [298.0, 299.0, 0.0, 1.0, 0.0, 1.0]);
+        assert_eq!(
+            batch.positions[598..604],
+            [298.0, 299.0, 0.0, 1.0, 0.0, 1.0]
+        );
         let lists = batch.by_sequence(&batch.counted, &micro_batch);
         assert_eq!(lists, [vec![601], vec![0, 1], vec![602, 603], vec![599]]);
     }

@@ -28,7 +28,9 @@ pub enum DecoderError {
     #[error("CUDA cannot be used: {0}")]
     Cuda(String),
     /// The number of threads asked for does not take effect.
-    #[error("libtorch runs {actual} threads instead of {asked}; give each device at least one core")]
+    #[error(
+        "libtorch runs {actual} threads instead of {asked}; give each device at least one core"
+    )]
     Threads {
         /// Threads asked for.
         asked: usize,
@@ -98,7 +100,10 @@ mod tests {
         let error = DecoderError::from(row.f_reshape([2, 2]).unwrap_err());
         assert!(matches!(error, DecoderError::Torch(_)), "{error}");
         assert!(!error.to_string().contains('\n'), "{error}");
-        assert!(error.to_string().contains("shape '[2, 2]' is invalid"), "{error}");
+        assert!(
+            error.to_string().contains("shape '[2, 2]' is invalid"),
+            "{error}"
+        );
     }
 
     #[test]

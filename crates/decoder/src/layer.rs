@@ -44,8 +44,8 @@ pub(crate) struct Layer {
     down: Tensor,
 }
 
-/// Memory that every block writes anew; kept for the length of a forward pass, because taking it
-/// from the system in each block costs a tenth of the time.
+/// Memory that every block writes anew. It is kept for the length of a forward pass: the system
+/// would map fresh memory page by page for each block.
 pub(crate) struct Scratch {
     /// `[rows, (heads + 2 kv_heads) * head_dim]`
     qkv: Tensor,
@@ -80,7 +80,11 @@ impl Layer {
         Ok(Self {
             attention_norm: loader.one(at(LayerSlot::AttentionNorm))?,
             qkv: loader.stacked(
-                &[at(LayerSlot::Query), at(LayerSlot::Key), at(LayerSlot::Value)],
+                &[
+                    at(LayerSlot::Query),
+                    at(LayerSlot::Key),
+                    at(LayerSlot::Value),
+                ],
                 heads * architecture.head_dim,
             )?,
             output: loader.one(at(LayerSlot::Output))?,
@@ -104,29 +108,70 @@ impl Layer {
     ) -> Result<(), DecoderError> {
         let normed = rms_norm(x, &self.attention_norm, sizes.norm_eps)?;
         linear(&normed, &self.qkv, &mut scratch.qkv, Output::Replace)?;
-        rotation.apply(&mut heads(&scratch.qkv, sizes, 0, sizes.heads + sizes.kv_heads)?)?;
+        rotation.apply(&mut heads(
+            &scratch.qkv,
+            sizes,
+            0,
+            sizes.heads + sizes.kv_heads,
+        )?)?;
         for &group in groups {
             attend(scratch, sizes, group)?;
         }
         linear(&scratch.attended, &self.output, x, Output::Add)?;
 
         let normed = rms_norm(x, &self.mlp_norm, sizes.norm_eps)?;
-        linear(&normed, &self.gate_up, &mut scratch.gate_up, Output::Replace)?;
+        linear(
+            &normed,
+            &self.gate_up,
+            &mut scratch.gate_up,
+            Output::Replace,
+        )?;
         let mut gate = scratch.gate_up.f_narrow(1, 0, sizes.intermediate)?;
-        let up = scratch.gate_up.f_narrow(1, sizes.intermediate, sizes.intermediate)?;
+        let up = scratch
+            .gate_up
+            .f_narrow(1, sizes.intermediate, sizes.intermediate)?;
         let _ = gate.f_silu_()?.f_mul_(&up)?;
         linear(&gate, &self.down, x, Output::Add)
+    }
+
+    /// The matrix products of [`Layer::forward`] and nothing else.
+    pub(crate) fn products(
+        &self,
+        x: &mut Tensor,
+        scratch: &mut Scratch,
+    ) -> Result<(), DecoderError> {
+        linear(x, &self.qkv, &mut scratch.qkv, Output::Replace)?;
+        linear(&scratch.attended, &self.output, x, Output::Add)?;
+        linear(x, &self.gate_up, &mut scratch.gate_up, Output::Replace)?;
+        let (_, columns) = self.down.size2()?;
+        linear(
+            &scratch.gate_up.f_narrow(1, 0, columns)?,
+            &self.down,
+            x,
+            Output::Add,
+        )
     }
 }
 
 /// Causal attention within each window of `group`.
 fn attend(scratch: &mut Scratch, sizes: Sizes, group: Group) -> Result<(), DecoderError> {
-    let Sizes { heads: query_heads, kv_heads, head_dim, .. } = sizes;
-    let Group { start, windows, len } = group;
+    let Sizes {
+        heads: query_heads,
+        kv_heads,
+        head_dim,
+        ..
+    } = sizes;
+    let Group {
+        start,
+        windows,
+        len,
+    } = group;
     let rows = scratch.qkv.f_narrow(0, start, windows * len)?;
     let part = |first: i64, count: i64| -> Result<Tensor, DecoderError> {
         let part = heads(&rows, sizes, first, count)?;
-        Ok(part.f_view([windows, len, count, head_dim])?.f_transpose(1, 2)?)
+        Ok(part
+            .f_view([windows, len, count, head_dim])?
+            .f_transpose(1, 2)?)
     };
     let attended = Tensor::f_scaled_dot_product_attention(
         &part(0, query_heads)?,
@@ -138,8 +183,13 @@ fn attend(scratch: &mut Scratch, sizes: Sizes, group: Group) -> Result<(), Decod
         None,
         query_heads != kv_heads,
     )?;
-    let attended = attended.f_transpose(1, 2)?.f_reshape([windows * len, query_heads * head_dim])?;
-    scratch.attended.f_narrow(0, start, windows * len)?.f_copy_(&attended)?;
+    let attended = attended
+        .f_transpose(1, 2)?
+        .f_reshape([windows * len, query_heads * head_dim])?;
+    scratch
+        .attended
+        .f_narrow(0, start, windows * len)?
+        .f_copy_(&attended)?;
     Ok(())
 }
 

@@ -29,12 +29,16 @@ pub(crate) fn nll(logits: &Tensor, targets: &Tensor) -> Result<Tensor, DecoderEr
         let wanted = logits.f_gather(1, &targets, false)?;
 
         let terms = logits.f_sub_(&highest)?.f_exp_()?;
-        let blocks = terms.f_narrow(1, 0, blocked)?.f_unflatten(1, [-1, FLOAT32_TERMS])?;
+        let blocks = terms
+            .f_narrow(1, 0, blocked)?
+            .f_unflatten(1, [-1, FLOAT32_TERMS])?;
         let rest = terms.f_narrow(1, blocked, vocab_size - blocked)?;
         let mut sum = sum_last(&sum_last(&blocks, Kind::Float)?, Kind::Double)?;
         let sum = sum.f_add_(&sum_last(&rest, Kind::Float)?.f_to_kind(Kind::Double)?)?;
 
-        let margin = highest.f_to_kind(Kind::Double)?.f_sub(&wanted.f_to_kind(Kind::Double)?)?;
+        let margin = highest
+            .f_to_kind(Kind::Double)?
+            .f_sub(&wanted.f_to_kind(Kind::Double)?)?;
         parts.push(sum.f_log()?.f_add(&margin.f_squeeze_dim(1)?)?);
         start += len;
     }
@@ -58,7 +62,9 @@ mod tests {
     /// The same in float64 throughout, without a shift by the maximum.
     fn reference(logits: &Tensor, targets: &[i64]) -> Vec<f64> {
         let wide = logits.to_kind(Kind::Double);
-        let wanted = wide.gather(1, &Tensor::from_slice(targets).unsqueeze(1), false).squeeze();
+        let wanted = wide
+            .gather(1, &Tensor::from_slice(targets).unsqueeze(1), false)
+            .squeeze();
         Vec::try_from(wide.exp().sum_dim_intlist(1, false, Kind::Double).log() - wanted).unwrap()
     }
 
@@ -68,21 +74,32 @@ mod tests {
         let rows = 35; // two full slices of rows and a rest
         let logits = Tensor::randn([rows, 49_152 + 77], (Kind::Float, Device::Cpu)) * 3.0;
         let targets: Vec<i64> = (0..rows).map(|row| row * 1000).collect();
-        for (got, wanted) in of(&logits, &targets).into_iter().zip(reference(&logits, &targets)) {
+        for (got, wanted) in of(&logits, &targets)
+            .into_iter()
+            .zip(reference(&logits, &targets))
+        {
             assert!((got - wanted).abs() < 3e-7, "{got} {wanted}");
         }
     }
 
     #[test]
     fn small_vocabularies_and_both_dtypes_agree_with_the_definition() {
-        for (vocab_size, kind) in [(1, Kind::Float), (1024, Kind::BFloat16), (300, Kind::BFloat16)]
-        {
+        for (vocab_size, kind) in [
+            (1, Kind::Float),
+            (1024, Kind::BFloat16),
+            (300, Kind::BFloat16),
+        ] {
             tch::manual_seed(2);
             let logits = Tensor::randn([3, vocab_size], (Kind::Float, Device::Cpu)).to_kind(kind);
             let targets = [0, vocab_size / 2, vocab_size - 1];
-            for (got, wanted) in of(&logits, &targets).into_iter().zip(reference(&logits, &targets))
+            for (got, wanted) in of(&logits, &targets)
+                .into_iter()
+                .zip(reference(&logits, &targets))
             {
-                assert!((got - wanted).abs() < 1e-6, "{vocab_size} {kind:?}: {got} {wanted}");
+                assert!(
+                    (got - wanted).abs() < 1e-6,
+                    "{vocab_size} {kind:?}: {got} {wanted}"
+                );
             }
         }
     }
@@ -100,7 +117,10 @@ mod tests {
         for bad in [f32::NAN, f32::INFINITY] {
             let logits = Tensor::from_slice(&[0.0, bad, 0.0, 0.0, 0.0, 0.0]).view([2, 3]);
             let got = of(&logits, &[0, 0]);
-            assert!(got[0].is_nan() && (got[1] - 3_f64.ln()).abs() < 1e-7, "{got:?}");
+            assert!(
+                got[0].is_nan() && (got[1] - 3_f64.ln()).abs() < 1e-7,
+                "{got:?}"
+            );
         }
     }
 }

@@ -52,7 +52,11 @@ impl Decoder {
             Dtype::Float32 => Kind::Float,
             Dtype::Bfloat16 => Kind::BFloat16,
         };
-        let loader = Loader { checkpoint, kind, device };
+        let loader = Loader {
+            checkpoint,
+            kind,
+            device,
+        };
         let embedding = loader.one(Slot::Embedding)?;
         let layers = (0..architecture.layers)
             .map(|index| Layer::load(&loader, architecture, index))
@@ -94,13 +98,37 @@ impl Decoder {
                 [signed(HEAD_ROWS), signed(self.vocab_size)],
                 (self.kind, self.device),
             )?;
-            for (rows, targets) in
-                batch.counted.chunks(HEAD_ROWS).zip(batch.targets.chunks(HEAD_ROWS))
+            for (rows, targets) in batch
+                .counted
+                .chunks(HEAD_ROWS)
+                .zip(batch.targets.chunks(HEAD_ROWS))
             {
                 values.extend(self.head(&outputs, rows, targets, &mut logits)?);
             }
         }
         Ok(batch.by_sequence(&values, micro_batch))
+    }
+
+    /// Computes the matrix products of a micro-batch of `rows` tokens, all counted, and nothing
+    /// else: the floor under the time of [`Decoder::score`], to measure it against.
+    ///
+    /// # Errors
+    /// When libtorch fails.
+    pub fn products(&self, rows: usize) -> Result<(), DecoderError> {
+        let _guard = tch::no_grad_guard();
+        let options = (self.kind, self.device);
+        let (vocab_size, hidden) = self.head.size2()?;
+        let mut x = Tensor::f_zeros([signed(rows.max(MIN_GEMM_ROWS)), hidden], options)?;
+        let mut scratch = Scratch::new(&x, self.sizes)?;
+        for layer in &self.layers {
+            layer.products(&mut x, &mut scratch)?;
+        }
+        let x = Tensor::f_zeros([signed(HEAD_ROWS), hidden], options)?;
+        let mut logits = Tensor::f_empty([signed(HEAD_ROWS), vocab_size], options)?;
+        for _ in 0..rows.div_ceil(HEAD_ROWS) {
+            linear(&x, &self.head, &mut logits, Output::Replace)?;
+        }
+        Ok(())
     }
 
     /// The residual stream after the last block, `[rows, hidden]`.

@@ -13,5 +13,8 @@ pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor, 
         .f_mean_dim(-1, true, Kind::Float)?
         .f_add_scalar_(eps)?
         .f_rsqrt_()?;
-    Ok(exact.f_mul(&scale)?.f_to_kind(x.f_kind()?)?.f_mul_(weight)?)
+    Ok(exact
+        .f_mul(&scale)?
+        .f_to_kind(x.f_kind()?)?
+        .f_mul_(weight)?)
 }

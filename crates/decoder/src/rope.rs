@@ -23,7 +23,10 @@ impl Rotation {
         kind: Kind,
     ) -> Result<Self, DecoderError> {
         let angles = positions.f_outer(frequencies)?;
-        let (cos, sin) = (angles.f_cos()?.f_to_kind(kind)?, angles.f_sin()?.f_to_kind(kind)?);
+        let (cos, sin) = (
+            angles.f_cos()?.f_to_kind(kind)?,
+            angles.f_sin()?.f_to_kind(kind)?,
+        );
         Ok(Self {
             cos: Tensor::f_cat(&[&cos, &cos], -1)?.f_unsqueeze(1)?,
             sin: Tensor::f_cat(&[&sin.f_neg()?, &sin], -1)?.f_unsqueeze(1)?,
@@ -60,7 +63,10 @@ mod tests {
         let mut heads = Tensor::from_slice(&[row, row].concat()).view([2, 1, 4]);
         rotation.apply(&mut heads).unwrap();
         let expected = Tensor::from_slice(&[1_f32, 2.0, 3.0, 4.0, -3.0, -2.0, 1.0, -4.0]);
-        assert!(heads.view(-1).allclose(&expected, 0.0, 1e-6, false), "{heads}");
+        assert!(
+            heads.view(-1).allclose(&expected, 0.0, 1e-6, false),
+            "{heads}"
+        );
         assert_eq!(heads.device(), Device::Cpu);
     }
 }

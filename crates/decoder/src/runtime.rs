@@ -1,7 +1,7 @@
 //! Process and thread settings of libtorch.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::{DecoderError, torch};
@@ -31,7 +31,14 @@ pub fn init(threads: usize) -> Result<(), DecoderError> {
     }
     let actual = asked.map_or(before, |_| tch::get_num_threads());
     let actual = usize::try_from(actual).unwrap_or(0);
-    if actual == threads { Ok(()) } else { Err(DecoderError::Threads { asked: threads, actual }) }
+    if actual == threads {
+        Ok(())
+    } else {
+        Err(DecoderError::Threads {
+            asked: threads,
+            actual,
+        })
+    }
 }
 
 /// The version of libtorch, such as `2.11.0`.
@@ -49,8 +56,14 @@ pub fn cpu_capability() -> String {
         let line = info.lines().find(|line| line.starts_with(name))?;
         line.split_once(':').map(|(_, value)| value.trim())
     };
-    let flags: Vec<&str> = field("flags").unwrap_or_default().split_whitespace().collect();
-    let mut parts = vec![field("vendor_id").unwrap_or("unknown"), torch::cpu_capability()];
+    let flags: Vec<&str> = field("flags")
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let mut parts = vec![
+        field("vendor_id").unwrap_or("unknown"),
+        torch::cpu_capability(),
+    ];
     parts.extend(BEYOND.iter().filter(|flag| flags.contains(flag)));
     parts.join(" ")
 }
@@ -58,30 +71,43 @@ pub fn cpu_capability() -> String {
 /// Loads libtorch's CUDA backend, which lies beside `libtorch_cpu.so` on hosts that have one.
 ///
 /// Programs are linked with `libtorch_cpu.so` alone, so that one binary serves hosts with and
-/// without a GPU; the CUDA library registers itself when it is loaded. Call this before any
-/// [`init`] and before the first tensor.
+/// without a GPU; the CUDA library registers itself when it is loaded. Call this first in `main`:
+/// it sets `CUBLAS_WORKSPACE_CONFIG`, without which cuBLAS is not deterministic and libtorch
+/// refuses to use it, and the environment may be changed only while there is one thread.
 ///
 /// # Errors
-/// When this libtorch has no CUDA backend, when one of its libraries is missing, or when
-/// `CUBLAS_WORKSPACE_CONFIG` is not set to a value with which cuBLAS is deterministic.
+/// When this libtorch has no CUDA backend, one of its libraries is missing, or threads already
+/// run while the variable is not set.
 pub fn load_cuda() -> Result<(), DecoderError> {
-    let library = libtorch_cpu_path()?.with_file_name("libtorch_cuda.so");
-    if !library.exists() {
-        return Err(DecoderError::Cuda(format!(
-            "{} does not exist; install libtorch {} with CUDA there",
-            library.display(),
-            libtorch_version(),
-        )));
-    }
-    let workspace = std::env::var("CUBLAS_WORKSPACE_CONFIG").unwrap_or_default();
-    if ![":4096:8", ":16:8"].contains(&workspace.as_str()) {
-        return Err(DecoderError::Cuda(
-            "cuBLAS is deterministic only with a fixed workspace; \
-             start the program with CUBLAS_WORKSPACE_CONFIG=:4096:8"
-                .to_owned(),
-        ));
+    let library = cuda_library(&libtorch_cpu_path()?)?;
+    if std::env::var_os(CUBLAS_WORKSPACE.0).is_none() {
+        let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+        if !alone {
+            let (name, value) = CUBLAS_WORKSPACE;
+            return Err(DecoderError::Cuda(format!(
+                "threads already run, so {name} can no longer be set; \
+                 start the program with {name}={value}"
+            )));
+        }
+        torch::set_environment_alone(CUBLAS_WORKSPACE);
     }
     torch::load_globally(&library).map_err(DecoderError::Cuda)
+}
+
+/// A fixed workspace of eight buffers of 4096 KiB, the larger of the two settings with which
+/// cuBLAS gives equal bits from run to run.
+const CUBLAS_WORKSPACE: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+
+fn cuda_library(libtorch_cpu: &Path) -> Result<PathBuf, DecoderError> {
+    let library = libtorch_cpu.with_file_name("libtorch_cuda.so");
+    if library.exists() {
+        return Ok(library);
+    }
+    Err(DecoderError::Cuda(format!(
+        "there is no {}; install libtorch {} with its CUDA packages",
+        library.display(),
+        libtorch_version(),
+    )))
 }
 
 /// Where the `libtorch_cpu.so` of this process lies, by the kernel's list of mappings.
@@ -111,8 +137,8 @@ mod tests {
                 init(threads).unwrap();
                 barrier.wait();
                 // A parallel loop is where libtorch would take over another thread's number.
-                let ones = tch::Tensor::ones([1 << 20], (tch::Kind::Float, tch::Device::Cpu));
-                assert_eq!(f64::try_from(ones.sum(tch::Kind::Float)).unwrap(), f64::from(1 << 20));
+                let ones = tch::Tensor::ones([1 << 20], (tch::Kind::Int64, tch::Device::Cpu));
+                assert_eq!(i64::try_from(ones.sum(tch::Kind::Int64)).unwrap(), 1 << 20);
                 barrier.wait();
                 assert_eq!(usize::try_from(tch::get_num_threads()), Ok(threads));
             })
@@ -125,12 +151,19 @@ mod tests {
     #[test]
     fn no_threads_is_refused() {
         let error = init(0).unwrap_err();
-        assert!(matches!(error, DecoderError::Threads { asked: 0, .. }), "{error}");
+        assert!(
+            matches!(error, DecoderError::Threads { asked: 0, .. }),
+            "{error}"
+        );
     }
 
     #[test]
     fn libtorch_is_the_version_that_tch_is_made_for() {
-        assert!(libtorch_version().starts_with("2.11.0"), "{}", libtorch_version());
+        assert!(
+            libtorch_version().starts_with("2.11.0"),
+            "{}",
+            libtorch_version()
+        );
         assert!(cpu_capability().contains(torch::cpu_capability()));
     }
 
@@ -139,5 +172,16 @@ mod tests {
         let path = libtorch_cpu_path().unwrap();
         assert!(path.is_file(), "{}", path.display());
         assert!(path.parent().unwrap().join("libc10.so").exists());
+
+        let directory = tempfile::tempdir().unwrap();
+        let cpu = directory.path().join("libtorch_cpu.so");
+        let error = cuda_library(&cpu).unwrap_err();
+        assert!(
+            error.to_string().contains("libtorch_cuda.so; install"),
+            "{error}"
+        );
+        let cuda = directory.path().join("libtorch_cuda.so");
+        fs::write(&cuda, "").unwrap();
+        assert_eq!(cuda_library(&cpu).unwrap(), cuda);
     }
 }

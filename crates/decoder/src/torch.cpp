@@ -53,7 +53,6 @@ int assay_torch_exact(char* message, size_t size) noexcept {
     context.setFloat32MatmulPrecision("highest");
     context.setAllowTF32CuBLAS(false);
     context.setAllowTF32CuDNN(false);
-    context.setAllowTF32OneDNN(false);
     context.setAllowFP16ReductionCPU(false);
     context.setAllowFP16BF16ReductionMathSDP(false);
     context.setAllowFP16AccumulationCuBLAS(false);

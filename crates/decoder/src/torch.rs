@@ -81,11 +81,21 @@ pub(crate) fn load_globally(library: &Path) -> Result<(), String> {
     unsafe {
         if libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL).is_null() {
             let error = libc::dlerror();
-            let error = if error.is_null() { c"unknown error".as_ptr() } else { error };
+            let error = if error.is_null() {
+                c"unknown error".as_ptr()
+            } else {
+                error
+            };
             return Err(CStr::from_ptr(error).to_string_lossy().into_owned());
         }
     }
     Ok(())
+}
+
+/// Sets a variable of the environment. The caller makes sure that there is one thread only.
+pub(crate) fn set_environment_alone((name, value): (&str, &str)) {
+    // SAFETY: no other thread exists that could read the environment meanwhile.
+    unsafe { std::env::set_var(name, value) };
 }
 
 fn guarded(call: impl FnOnce(*mut c_char, usize) -> c_int) -> Result<(), DecoderError> {
@@ -99,5 +109,7 @@ fn guarded(call: impl FnOnce(*mut c_char, usize) -> c_int) -> Result<(), Decoder
 
 fn static_text(text: *const c_char) -> &'static str {
     // SAFETY: both functions return a C string that lives as long as the process.
-    unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("unknown")
+    unsafe { CStr::from_ptr(text) }
+        .to_str()
+        .unwrap_or("unknown")
 }

@@ -6,7 +6,7 @@ use std::fs;
 
 use assay_api::Dtype;
 use assay_decoder::{Decoder, DecoderError, MIN_GEMM_ROWS, Sequence};
-use support::{CASES, decoder, load, path, windows};
+use support::{CASES, Window, decoder, load, path, windows};
 
 fn score(decoder: &Decoder, sequences: &[Sequence]) -> Vec<Vec<f64>> {
     decoder.score(sequences).unwrap()
@@ -15,7 +15,10 @@ fn score(decoder: &Decoder, sequences: &[Sequence]) -> Vec<Vec<f64>> {
 /// The largest difference of two windows' values.
 fn distance(got: &[f64], wanted: &[f64]) -> f64 {
     assert_eq!(got.len(), wanted.len());
-    got.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    got.iter()
+        .zip(wanted)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max)
 }
 
 /// Holds a window against transformers: every token, and the total.
@@ -23,10 +26,16 @@ fn assert_parity(case: &str, got: &[f64], wanted: &[f64]) {
     assert_eq!(got.len(), wanted.len(), "{case}");
     for (index, (got, wanted)) in got.iter().zip(wanted).enumerate() {
         let bound = 5e-5 * wanted.max(10.0);
-        assert!((got - wanted).abs() <= bound, "{case}: token {index}: {got} is not {wanted}");
+        assert!(
+            (got - wanted).abs() <= bound,
+            "{case}: token {index}: {got} is not {wanted}"
+        );
     }
     let (got, wanted): (f64, f64) = (got.iter().sum(), wanted.iter().sum());
-    assert!((got - wanted).abs() <= 2e-6 * wanted, "{case}: total {got} is not {wanted}");
+    assert!(
+        (got - wanted).abs() <= 2e-6 * wanted,
+        "{case}: total {got} is not {wanted}"
+    );
 }
 
 #[test]
@@ -36,7 +45,7 @@ fn agrees_with_transformers() {
         let single = score(&decoder, &[windows.single.sequence()]);
         assert_parity(case, &single[0], &windows.single.nll_f32);
 
-        let sequences: Vec<_> = windows.batch.iter().map(|window| window.sequence()).collect();
+        let sequences: Vec<_> = windows.batch.iter().map(Window::sequence).collect();
         let together = score(&decoder, &sequences);
         for (index, window) in windows.batch.iter().enumerate() {
             assert_parity(case, &together[index], &window.nll_f32);
@@ -56,7 +65,11 @@ fn only_counted_positions_come_out() {
         first_counted: 60,
         targets: whole.targets[60..70].to_vec(),
     };
-    let none = Sequence { input: whole.input, first_counted: 3, targets: Vec::new() };
+    let none = Sequence {
+        input: whole.input,
+        first_counted: 3,
+        targets: Vec::new(),
+    };
     let got = score(&decoder, &[none.clone(), tail, none]);
     assert_eq!(got[0], [0.0; 0]);
     assert_eq!(got[2], [0.0; 0]);
@@ -72,7 +85,7 @@ fn nothing_to_score_gives_nothing() {
 fn two_runs_give_equal_bits() {
     for dtype in [Dtype::Float32, Dtype::Bfloat16] {
         let windows = windows("llama_gqa");
-        let sequences: Vec<_> = windows.batch.iter().map(|window| window.sequence()).collect();
+        let sequences: Vec<_> = windows.batch.iter().map(Window::sequence).collect();
         let first = score(&decoder("llama_gqa", dtype), &sequences);
         let again = decoder("llama_gqa", dtype);
         assert_eq!(first, score(&again, &sequences));
@@ -83,9 +96,12 @@ fn two_runs_give_equal_bits() {
 /// More windows than one smallest product and one head chunk hold, of several lengths.
 #[test]
 fn company_and_order_change_a_window_by_rounding_only() {
-    let (decoder, windows) = (decoder("llama31_rope", Dtype::Float32), windows("llama31_rope"));
+    let (decoder, windows) = (
+        decoder("llama31_rope", Dtype::Float32),
+        windows("llama31_rope"),
+    );
     let mut sequences: Vec<_> = (0..4)
-        .flat_map(|_| windows.batch.iter().map(|window| window.sequence()))
+        .flat_map(|_| windows.batch.iter().map(Window::sequence))
         .collect();
     assert!(sequences.iter().map(|s| s.input.len()).sum::<usize>() > 2 * MIN_GEMM_ROWS);
     let wanted: Vec<_> = sequences
@@ -97,8 +113,16 @@ fn company_and_order_change_a_window_by_rounding_only() {
     let mut backward = score(&decoder, &sequences);
     backward.reverse();
     for ((forward, backward), wanted) in forward.iter().zip(&backward).zip(&wanted) {
-        assert!(distance(forward, wanted) < 2e-5, "{}", distance(forward, wanted));
-        assert!(distance(backward, wanted) < 2e-5, "{}", distance(backward, wanted));
+        assert!(
+            distance(forward, wanted) < 2e-5,
+            "{}",
+            distance(forward, wanted)
+        );
+        assert!(
+            distance(backward, wanted) < 2e-5,
+            "{}",
+            distance(backward, wanted)
+        );
     }
 }
 
@@ -111,17 +135,30 @@ fn bfloat16_is_near_float32() {
             values.iter().sum::<f64>() / values.len() as f64
         };
         let (exact, rounded) = (mean(Dtype::Float32), mean(Dtype::Bfloat16));
-        assert!((rounded / exact - 1.0).abs() < 0.03, "{case}: {rounded} is far from {exact}");
-        assert!((rounded - exact).abs() > 1e-6, "{case} was not computed in bfloat16");
+        assert!(
+            (rounded / exact - 1.0).abs() < 0.03,
+            "{case}: {rounded} is far from {exact}"
+        );
+        assert!(
+            (rounded - exact).abs() > 1e-6,
+            "{case} was not computed in bfloat16"
+        );
     }
 }
 
 #[test]
 fn what_the_model_cannot_read_is_refused() {
     let decoder = decoder("llama_gqa", Dtype::Float32);
-    let outside = Sequence { input: vec![1, 1_000_000], first_counted: 0, targets: vec![1] };
+    let outside = Sequence {
+        input: vec![1, 1_000_000],
+        first_counted: 0,
+        targets: vec![1],
+    };
     let error = decoder.score(&[outside]).unwrap_err();
-    assert!(matches!(error, DecoderError::Sequence { sequence: 0, .. }), "{error}");
+    assert!(
+        matches!(error, DecoderError::Sequence { sequence: 0, .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("1000000"), "{error}");
 }
 
@@ -160,7 +197,10 @@ fn a_weight_that_is_not_a_number_is_never_hidden() {
         for dtype in [Dtype::Float32, Dtype::Bfloat16] {
             let decoder = load(directory.path(), dtype);
             let values = score(&decoder, std::slice::from_ref(&sequence)).remove(0);
-            assert!(values.iter().all(|value| value.is_nan()), "{weight} {dtype:?}: {values:?}");
+            assert!(
+                values.iter().all(|value| value.is_nan()),
+                "{weight} {dtype:?}: {values:?}"
+            );
         }
     }
 }

@@ -10,8 +10,13 @@ use serde::Deserialize;
 use tch::Device;
 
 /// The checkpoints of the llama family.
-pub(crate) const CASES: [&str; 5] =
-    ["llama_gqa", "llama_tied", "llama31_rope", "sharded_llama", "bf16_llama"];
+pub(crate) const CASES: [&str; 5] = [
+    "llama_gqa",
+    "llama_tied",
+    "llama31_rope",
+    "sharded_llama",
+    "bf16_llama",
+];
 
 #[derive(Deserialize)]
 struct Expected {
@@ -46,7 +51,9 @@ impl Window {
 }
 
 pub(crate) fn path(case: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(case)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures")
+        .join(case)
 }
 
 pub(crate) fn windows(case: &str) -> Windows {
