@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use assay_api::{Job, JobId};
 use reqwest::Method;
 
-use crate::Outcome;
 use crate::client::{Retry, ServerArgs};
+use crate::{Outcome, output};
 
 /// Cancel a job. Its running shards stop within seconds; a job that has ended stays as it is.
 #[derive(Debug, clap::Args)]
@@ -27,9 +27,13 @@ pub(crate) async fn run(cancel: &Cancel) -> Outcome {
         .call::<Job>(Method::DELETE, &path, Retry::Interrupted, |request| request)
         .await?;
     if cancel.json {
-        println!("{}", answer.text);
+        output::line(answer.text);
     } else {
-        println!("{} {}", answer.value.id, answer.value.state.as_str());
+        output::line(format_args!(
+            "{} {}",
+            answer.value.id,
+            answer.value.state.as_str()
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use assay_api::{Job, JobState, Page};
 use clap::builder::PossibleValuesParser;
 
-use crate::Outcome;
 use crate::client::{Retry, ServerArgs};
 use crate::numbers::grouped;
 use crate::table::plain_table;
+use crate::{Outcome, output};
 
 /// List jobs, the newest first.
 #[derive(Debug, clap::Args)]
@@ -44,12 +44,13 @@ pub(crate) async fn run(jobs: &Jobs) -> Outcome {
         .get::<Page<Job>>(&path, Retry::Interrupted)
         .await?;
     if jobs.json {
-        println!("{}", answer.text);
+        output::line(answer.text);
     } else {
-        println!(
-            "{}",
-            plain_table(&HEADER, NAMES, answer.value.items.iter().map(row))
-        );
+        output::line(plain_table(
+            &HEADER,
+            NAMES,
+            answer.value.items.iter().map(row),
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

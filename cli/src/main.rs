@@ -5,6 +5,7 @@ mod client;
 mod follow;
 mod jobs;
 mod numbers;
+mod output;
 mod results;
 mod submit;
 mod table;
@@ -23,17 +24,15 @@ mod exit {
     pub(crate) const SERVER: u8 = 3;
 }
 
-/// Exact, reproducible perplexities of language models, as a service.
-#[derive(Parser)]
-#[command(
-    name = "assay",
-    version,
-    after_help = "Exit codes:
+const EXIT_CODES: &str = "Exit codes:
   0  done; with --wait: the job succeeded
   1  the job failed or was cancelled; the service could not start
   2  wrong usage
-  3  the server cannot be reached or refused the request"
-)]
+  3  the server cannot be reached or refused the request";
+
+/// Exact, reproducible perplexities of language models, as a service.
+#[derive(Parser)]
+#[command(name = "assay", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

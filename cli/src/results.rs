@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use assay_api::{JobId, JobResult};
 
-use crate::Outcome;
 use crate::client::{Client, ClientError, Retry, ServerArgs};
 use crate::table::render;
+use crate::{Outcome, output};
 
 /// Print the results of a job: a table, the method and the warnings.
 #[derive(Debug, clap::Args)]
@@ -36,9 +36,9 @@ pub(crate) async fn print(
         .get::<JobResult>(&format!("/jobs/{id}/results"), retry)
         .await?;
     if json {
-        println!("{}", answer.text);
+        output::line(answer.text);
     } else {
-        print!("{}", render(&answer.value));
+        output::line(render(&answer.value));
     }
     Ok(())
 }

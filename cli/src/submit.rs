@@ -7,13 +7,14 @@ use clap::ValueEnum;
 use reqwest::Method;
 
 use crate::client::{Answer, Client, ClientError, Retry, ServerArgs};
-use crate::{Outcome, exit, follow, results};
+use crate::{EXIT_CODES, Outcome, exit, follow, output, results};
 
 /// Post a job; with --wait, follow it and print its results.
 ///
 /// Prints the job's id. With --wait a progress bar follows on stderr, and the table of results
 /// when the job has succeeded.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Submit {
     /// Checkpoint: a path below the server's model root
     #[arg(long, value_name = "PATH")]
@@ -99,11 +100,11 @@ pub(crate) async fn run(submit: &Submit) -> Outcome {
     let client = submit.server.client();
     let created = post(&client, &submit.request()).await?;
     if !submit.json {
-        println!("{}", created.value.id);
+        output::line(created.value.id);
     }
     if !submit.wait {
         if submit.json {
-            println!("{}", created.text);
+            output::line(created.text);
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -114,7 +115,7 @@ pub(crate) async fn run(submit: &Submit) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     if submit.json {
-        println!("{}", ended.text);
+        output::line(ended.text);
     }
     eprintln!("assay: {}", why_ended(job));
     Ok(ExitCode::from(exit::JOB_NOT_SUCCEEDED))

@@ -1,7 +1,5 @@
 //! The table of a result.
 
-use std::fmt::Write as _;
-
 use assay_api::{DatasetResult, JobResult};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -23,16 +21,21 @@ const NOTHING: &str = "-";
 
 /// The table, the method and the warnings.
 pub(crate) fn render(result: &JobResult) -> String {
-    let mut text = format!("{}\n", plain_table(&HEADER, NAMES, rows(result)));
-    // A String takes every write.
-    let _ = writeln!(text, "{}", method_line(result));
+    let mut lines = vec![
+        plain_table(&HEADER, NAMES, rows(result)).to_string(),
+        method_line(result),
+    ];
     if !result.complete {
-        text.push_str("not complete: measures appear when a dataset's last token is counted\n");
+        let text = "not complete: measures appear when a dataset's last token is counted";
+        lines.push(text.to_owned());
     }
-    for warning in &result.warnings {
-        let _ = writeln!(text, "warning: {warning}");
-    }
-    text
+    lines.extend(
+        result
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
+    lines.join("\n")
 }
 
 /// A table whose first `names` columns are text and whose others are numbers. It takes the width
@@ -164,8 +167,7 @@ mod tests {
 │ tiny.gguf ┆ moby.txt ┆ 51,234 ┆    22.7091 ┆         85.1000 ┆        1.1546 ┆         0.0312 ┆    1,235 │
 └───────────┴──────────┴────────┴────────────┴─────────────────┴───────────────┴────────────────┴──────────┘
 method: rolling, window 2048, float32, on cpu avx512 x1; assay 0.1.0, numerics 1; standard error in nats per token
-warning: one document: 50 spans are the clusters
-"
+warning: one document: 50 spans are the clusters"
         );
     }
 

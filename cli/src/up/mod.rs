@@ -20,7 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::database::Database;
 use self::service::{Service, Watched};
 use self::state::StateDirectory;
-use crate::exit;
+use crate::{exit, output};
 
 /// Run the service on this machine: a private PostgreSQL, the server and workers.
 ///
@@ -63,7 +63,8 @@ pub(crate) struct Up {
     /// Number of workers, each with all of --devices
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
-    /// Devices of a worker, such as `cpu:0`, `cpu:0-1` or `cuda:0,cuda:1` [default: the worker's]
+    /// Devices of a worker, such as `cpu:0`, `cpu:0-1` or `cuda:0,cuda:1` [default: all GPUs, or
+    /// else all cores as one]
     #[arg(long, value_name = "SPEC", env = "ASSAY_DEVICES")]
     devices: Option<String>,
     /// An existing PostgreSQL to use instead of a private one
@@ -96,7 +97,7 @@ async fn supervise(up: &Up) -> anyhow::Result<()> {
     let mut running = Running::default();
     let service = async {
         let address = start(up, &state, &mut running).await?;
-        println!("listening on http://{address}");
+        output::line(format_args!("listening on http://{address}"));
         // From here on the watching tasks do the work.
         pending::<anyhow::Result<()>>().await
     };

@@ -8,6 +8,7 @@
 //! ```
 
 use std::fs::{self, DirBuilder, File, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -176,6 +177,9 @@ fn canonical(path: &Path) -> Result<PathBuf, PostgresError> {
 
 /// Puts a new cluster where `account` can reach it and leaves a link to it at `root`. A state
 /// directory below root's home, which is closed to other users, is a usual case.
+///
+/// The place follows from `root`: when a state directory was removed and is made again, the
+/// cluster that it had is set aside, and the one that was set aside before goes.
 fn relocate(root: &Path, account: Account, blocked: PathBuf) -> Result<PathBuf, PostgresError> {
     // Only an empty directory gives way to the link; a cluster is never moved.
     if fs::remove_dir(root).is_err() {
@@ -184,19 +188,57 @@ fn relocate(root: &Path, account: Account, blocked: PathBuf) -> Result<PathBuf, 
             blocked,
         });
     }
-    let parent = Path::new(REACHABLE);
-    fs::create_dir_all(parent).map_err(PostgresError::io("create", parent))?;
-    let place = tempfile::Builder::new()
-        .prefix("postgres-")
-        .permissions(Permissions::from_mode(0o711))
-        .tempdir_in(parent)
-        .map_err(PostgresError::io("create a directory in", parent))?;
-    if let Some(blocked) = account.blocked_at(place.path())? {
+    let name = file_name_of(root);
+    let place = Path::new(REACHABLE).join(&name);
+    if place.exists() {
+        let _unused = lock(&place)?;
+        let set_aside = place.with_file_name(format!("{name}.previous"));
+        if set_aside.exists() {
+            fs::remove_dir_all(&set_aside).map_err(PostgresError::io("remove", &set_aside))?;
+        }
+        fs::rename(&place, set_aside).map_err(PostgresError::io("rename", &place))?;
+    }
+    fs::create_dir_all(&place).map_err(PostgresError::io("create", &place))?;
+    fs::set_permissions(&place, Permissions::from_mode(0o711))
+        .map_err(PostgresError::io("change the mode of", &place))?;
+    if let Some(blocked) = account.blocked_at(&place)? {
         return Err(PostgresError::Unreachable {
             uid: account.uid,
             blocked,
         });
     }
-    symlink(place.path(), root).map_err(PostgresError::io("create the link", root))?;
-    Ok(place.keep())
+    symlink(&place, root).map_err(PostgresError::io("create the link", root))?;
+    Ok(place)
+}
+
+/// A file name that is different for every path: `/` becomes `-`, and other bytes that are not
+/// usual in names, `-` among them, are percent-encoded.
+fn file_name_of(path: &Path) -> String {
+    let bytes = path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .skip_while(|byte| **byte == b'/');
+    let parts = bytes.map(|byte| match byte {
+        b'/' => "-".to_owned(),
+        b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(*byte).to_string(),
+        other => format!("%{other:02X}"),
+    });
+    parts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_names_of_their_own() {
+        for (path, name) in [
+            ("/root/assay/state/postgres", "root-assay-state-postgres"),
+            ("/root/assay-state/postgres", "root-assay%2Dstate-postgres"),
+            ("/root/a.previous", "root-a%2Eprevious"),
+        ] {
+            assert_eq!(file_name_of(Path::new(path)), name);
+        }
+    }
 }

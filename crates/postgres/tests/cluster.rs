@@ -199,3 +199,33 @@ async fn a_server_that_cannot_start_shows_its_log() {
     let error = Cluster::start(&settings).await.unwrap_err().to_string();
     assert!(error.contains("no_such_setting"), "{error}");
 }
+
+/// A directory below root's home, say: as root the server cannot run there, and a link is left.
+#[tokio::test]
+async fn a_state_directory_that_is_closed_to_others_can_be_used() {
+    let closed = temporary();
+    fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).unwrap();
+    let directory = closed.path().join("postgres");
+    let settings = settings(directory.clone());
+    let mut elsewhere = None;
+    for set_aside in [false, true] {
+        for table in ["create table t ()", "select from t"] {
+            let cluster = Cluster::start(&settings).await.unwrap();
+            let mut connection = connect(&cluster).await;
+            sqlx::query(table).execute(&mut connection).await.unwrap();
+            cluster.stop().await;
+        }
+        if let Ok(place) = fs::read_link(&directory) {
+            let previous = place.with_added_extension("previous");
+            assert_eq!(previous.exists(), set_aside);
+            fs::remove_file(&directory).unwrap();
+            elsewhere = Some([place, previous]);
+        } else {
+            fs::remove_dir_all(&directory).unwrap();
+        }
+    }
+    assert_eq!(elsewhere.is_some(), rustix::process::geteuid().is_root());
+    for place in elsewhere.into_iter().flatten() {
+        fs::remove_dir_all(place).unwrap();
+    }
+}
