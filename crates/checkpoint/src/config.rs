@@ -1,9 +1,9 @@
 //! config.json: both the style found on the hub and the one transformers 5 writes.
 
-use assay_api::Dtype;
 use serde_json::{Map, Value};
 
 use crate::family::{Defaults, Family};
+use crate::tensor::WeightDtype;
 use crate::{Architecture, CheckpointError, Rope, RopeScaling};
 
 /// Bounds of what is believed. Larger values are damage, and arithmetic on sizes within them
@@ -18,25 +18,7 @@ pub(crate) struct Configuration {
     /// With `tied_head` as the file has it; the stored tensors have the last word.
     pub(crate) architecture: Architecture,
     /// `dtype` or `torch_dtype`.
-    pub(crate) dtype: Option<StoredDtype>,
-}
-
-/// A dtype in a configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoredDtype {
-    Float32,
-    Float16,
-    Bfloat16,
-}
-
-impl StoredDtype {
-    /// What `auto` computes in.
-    pub(crate) const fn computed_in(self) -> Dtype {
-        match self {
-            Self::Bfloat16 => Dtype::Bfloat16,
-            Self::Float32 | Self::Float16 => Dtype::Float32,
-        }
-    }
+    pub(crate) dtype: Option<WeightDtype>,
 }
 
 /// Reads config.json; `file` is its name in errors.
@@ -239,21 +221,22 @@ fn llama3(fields: &Fields) -> Result<RopeScaling, CheckpointError> {
 }
 
 /// transformers 5 writes `dtype`, before it was `torch_dtype`.
-fn dtype(fields: &Fields) -> Result<Option<StoredDtype>, CheckpointError> {
+fn dtype(fields: &Fields) -> Result<Option<WeightDtype>, CheckpointError> {
     let name = if fields.get("dtype").is_some() {
         "dtype"
     } else {
         "torch_dtype"
     };
-    fields
-        .text(name)?
-        .map(|text| match text {
-            "float32" => Ok(StoredDtype::Float32),
-            "float16" => Ok(StoredDtype::Float16),
-            "bfloat16" => Ok(StoredDtype::Bfloat16),
-            other => Err(fields.unsupported(name, other, "float32, float16 and bfloat16 are")),
-        })
-        .transpose()
+    let Some(text) = fields.text(name)? else {
+        return Ok(None);
+    };
+    let known = WeightDtype::ALL
+        .into_iter()
+        .find(|dtype| dtype.name() == text);
+    let remedy = "float32, float16 and bfloat16 are";
+    known
+        .map(Some)
+        .ok_or_else(|| fields.unsupported(name, text, remedy))
 }
 
 /// The fields of one JSON object; null counts as absent, as in transformers.

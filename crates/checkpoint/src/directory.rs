@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use assay_api::Dtype;
 
 use crate::checkpoint::{Checkpoint, Source};
-use crate::config::{self, Configuration, StoredDtype};
+use crate::config::{self, Configuration};
 use crate::map::{MappedFile, open_regular};
-use crate::tensor::{Format, Tensors, WeightDtype, WeightFile};
-use crate::{CheckpointError, Slot, safetensors};
+use crate::tensor::{Tensors, WeightDtype, WeightFile};
+use crate::{Architecture, CheckpointError, Slot, safetensors};
 
 pub(crate) const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
@@ -91,54 +91,57 @@ pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> 
     let spec = architecture.family.spec();
     let mut tensors = read_weights(&directory, &files, spec.buffers)?;
 
-    let mut warnings = Vec::new();
-    let head = spec.safetensors.name(Slot::Head);
-    if architecture.tied_head && tensors.by_name.contains_key(&head) {
-        let embedding = spec.safetensors.name(Slot::Embedding);
-        if same_bytes(&tensors, &head, &embedding) {
-            tensors.by_name.remove(&head);
-        } else {
-            architecture.tied_head = false;
-            warnings.push(format!(
-                "{label} says `tie_word_embeddings`, but the stored `{head}` differs from \
-                 `{embedding}`; the stored head is used"
-            ));
-        }
-    }
+    let head = settle_head(&label, &mut architecture, &mut tensors);
     let weights = tensors.bind(&directory.name, &architecture, &spec.safetensors)?;
 
     let stored = weights
         .get(&Slot::Embedding)
-        .and_then(|tensor| stored_dtype(tensor.format));
-    if let (Some(dtype), Some(stored)) = (dtype, stored)
-        && dtype != stored
-    {
-        warnings.push(format!(
-            "{label} says dtype {dtype:?}, the embedding is stored as {stored:?}; \
-             `auto` follows {CONFIG}"
-        ));
-    }
+        .and_then(|tensor| tensor.format.plain());
+    let differs = dtype
+        .zip(stored)
+        .filter(|(dtype, stored)| dtype != stored)
+        .map(|(dtype, stored)| {
+            let (dtype, stored) = (dtype.name(), stored.name());
+            format!(
+                "{label} says dtype {dtype}, the embedding is stored as {stored}; \
+                 `auto` follows {CONFIG}"
+            )
+        });
     let default_dtype = dtype
         .or(stored)
-        .map_or(Dtype::Float32, StoredDtype::computed_in);
+        .map_or(Dtype::Float32, WeightDtype::computed_in);
     Ok(Checkpoint {
         name: directory.name.clone(),
         source: Source::Directory(directory),
         architecture,
         default_dtype,
-        warnings,
+        warnings: head.into_iter().chain(differs).collect(),
         files: tensors,
         weights,
     })
 }
 
-fn stored_dtype(format: Format) -> Option<StoredDtype> {
-    match format {
-        Format::Plain(WeightDtype::F32) => Some(StoredDtype::Float32),
-        Format::Plain(WeightDtype::F16) => Some(StoredDtype::Float16),
-        Format::Plain(WeightDtype::Bf16) => Some(StoredDtype::Bfloat16),
-        Format::Q8_0 | Format::Q4_0 | Format::Q4_1 => None,
+/// Decides between the tied flag and a stored head: one that differs from the embedding is used,
+/// as transformers does, with a warning; one that is the same is dropped.
+fn settle_head(
+    config: &str,
+    architecture: &mut Architecture,
+    tensors: &mut Tensors,
+) -> Option<String> {
+    let names = &architecture.family.spec().safetensors;
+    let (head, embedding) = (names.name(Slot::Head), names.name(Slot::Embedding));
+    if !architecture.tied_head || !tensors.by_name.contains_key(&head) {
+        return None;
     }
+    if same_bytes(tensors, &head, &embedding) {
+        tensors.by_name.remove(&head);
+        return None;
+    }
+    architecture.tied_head = false;
+    Some(format!(
+        "{config} says `tie_word_embeddings`, but the stored `{head}` differs from \
+         `{embedding}`; the stored head is used"
+    ))
 }
 
 fn same_bytes(tensors: &Tensors, left: &str, right: &str) -> bool {

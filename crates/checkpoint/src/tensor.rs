@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use assay_api::Dtype;
+
 use crate::family::NameTable;
 use crate::map::MappedFile;
 use crate::{Architecture, CheckpointError, Slot};
@@ -18,6 +20,27 @@ pub enum WeightDtype {
     F16,
     /// bfloat16.
     Bf16,
+}
+
+impl WeightDtype {
+    pub(crate) const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Bf16];
+
+    /// The name in config.json.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::F16 => "float16",
+            Self::Bf16 => "bfloat16",
+        }
+    }
+
+    /// What `dtype: auto` computes in.
+    pub(crate) const fn computed_in(self) -> Dtype {
+        match self {
+            Self::Bf16 => Dtype::Bfloat16,
+            Self::F32 | Self::F16 => Dtype::Float32,
+        }
+    }
 }
 
 /// One weight, ready for the decoder.
@@ -44,6 +67,14 @@ pub(crate) enum Format {
 }
 
 impl Format {
+    /// The element type, where elements are stored one by one.
+    pub(crate) const fn plain(self) -> Option<WeightDtype> {
+        match self {
+            Self::Plain(dtype) => Some(dtype),
+            Self::Q8_0 | Self::Q4_0 | Self::Q4_1 => None,
+        }
+    }
+
     /// Elements in a block; 1 where there are none.
     pub(crate) const fn block_elements(self) -> usize {
         match self {
