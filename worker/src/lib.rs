@@ -1,1 +1,27 @@
-//! ...
+//! The worker: claims plans and shards from the ledger, owns the devices of one host, runs the
+//! model, commits exact sums.
+//!
+//! Threads: an async runtime speaks to the ledger; one thread per device owns its tensors and
+//! never waits for the ledger; one thread renews the leases and never waits for anything else.
+
+mod config;
+mod cores;
+mod cuda;
+mod device;
+mod device_kind;
+mod devices;
+mod doctor;
+mod failure;
+mod heartbeat;
+mod lease;
+mod planner;
+mod resources;
+mod retry;
+mod run;
+mod shard;
+mod slot;
+
+pub use config::Config;
+pub use cuda::fix_workspace;
+pub use doctor::doctor;
+pub use run::run;

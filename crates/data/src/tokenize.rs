@@ -33,8 +33,7 @@ pub struct DatasetSource {
     pub field: String,
     /// Take this many documents at most, from the start.
     pub limit_documents: Option<u64>,
-    /// Take documents until their tokens reach this many; the document that reaches it is the
-    /// last, and is taken whole.
+    /// Take whole documents while their tokens stay within this many, and always the first.
     pub limit_tokens: Option<u64>,
 }
 
@@ -119,12 +118,14 @@ fn write_tokens(
     let mut documents =
         documents(source).take(usize::try_from(limit_documents).unwrap_or(usize::MAX));
 
-    while writer.tokens() < limit_tokens {
+    'batches: while writer.tokens() < limit_tokens {
         let (batch, end) = next_batch(&mut documents);
         let texts: Vec<&str> = batch.iter().map(String::as_str).collect();
         for (text, ids) in texts.iter().zip(tokenizer.encode_batch(&texts)?) {
-            if writer.tokens() >= limit_tokens {
-                break;
+            let tokens = writer.tokens() + ids.len() as u64;
+            let is_full = writer.tokens() >= limit_tokens;
+            if is_full || (tokens > limit_tokens && writer.documents() > 0) {
+                break 'batches;
             }
             writer
                 .push(&ids, text.len() as u64, count_words(text))

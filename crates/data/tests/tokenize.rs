@@ -208,12 +208,14 @@ fn limits_take_whole_documents() {
         (Some(1), None, 1),
         (Some(4), None, 4),
         (Some(u64::MAX), None, 5),
+        // The first document is taken however long it is.
         (None, Some(1), 1),
+        // A limit that is reached takes no more, not even the empty second document.
         (None, Some(tokens[0]), 1),
-        // One more token: the empty document does not add it, the third reaches it.
-        (None, Some(tokens[0] + 1), 3),
+        (None, Some(tokens[0] + 1), 2),
+        (None, Some(to_third - 1), 2),
         (None, Some(to_third), 3),
-        (None, Some(to_third + 1), 4),
+        (None, Some(to_third + 1), 3),
         (None, Some(u64::MAX), 5),
         (Some(2), Some(u64::MAX), 2),
     ] {

@@ -1,0 +1,88 @@
+//! The worker's settings.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// The form of the log on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Settings of `assay-worker`, each a flag and an environment variable.
+#[derive(Clone, Args)]
+pub struct Config {
+    /// The ledger, such as `postgres://user:password@host/assay`.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: String,
+    /// Directory that model paths are relative to.
+    #[arg(long, env = "ASSAY_MODEL_ROOT", default_value = "models")]
+    pub model_root: PathBuf,
+    /// Directory that dataset paths are relative to.
+    #[arg(long, env = "ASSAY_DATA_ROOT", default_value = "data")]
+    pub data_root: PathBuf,
+    /// Directory for caches of this host: tokens and digests. Workers of one host may share it.
+    #[arg(long, env = "ASSAY_STATE_DIR", default_value = "state")]
+    pub state_dir: PathBuf,
+    /// Devices, separated by commas: `cpu:0` is the first core as one device, `cpu:0-1` the first
+    /// two cores as one device, `cuda:0` a GPU. By default all GPUs, or else all cores as one
+    /// device.
+    #[arg(long, env = "ASSAY_DEVICES")]
+    pub devices: Option<String>,
+    /// Seconds between two renewals of the leases.
+    #[arg(long, env = "ASSAY_HEARTBEAT_SECONDS", default_value = "3", value_parser = seconds)]
+    pub heartbeat: Duration,
+    /// Seconds after which work of a silent worker is given to others.
+    #[arg(long, env = "ASSAY_LEASE_SECONDS", default_value = "15", value_parser = seconds)]
+    pub lease: Duration,
+    /// Form of the log on standard error.
+    #[arg(long, env = "ASSAY_LOG_FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+impl fmt::Debug for Config {
+    /// Without the database's URL, which may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("model_root", &self.model_root)
+            .field("data_root", &self.data_root)
+            .field("state_dir", &self.state_dir)
+            .field("devices", &self.devices)
+            .field("heartbeat", &self.heartbeat)
+            .field("lease", &self.lease)
+            .field("log_format", &self.log_format)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// Refuses settings that contradict each other.
+    ///
+    /// # Errors
+    /// A lease that a single late renewal would lose.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.lease >= self.heartbeat * 2,
+            "--lease ({} s) must be at least twice --heartbeat ({} s), or one late renewal loses it",
+            self.lease.as_secs_f64(),
+            self.heartbeat.as_secs_f64()
+        );
+        Ok(())
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| *duration >= Duration::from_millis(100))
+        .ok_or_else(|| format!("{text} is too small: use 0.1 s or more"))
+}

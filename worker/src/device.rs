@@ -1,0 +1,127 @@
+//! A device: one thread that owns its tensors. Async code sends it work and awaits the answer.
+
+use std::thread;
+
+use assay_api::Dtype;
+use assay_decoder::Decoder;
+use assay_store::ShardOutcome;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::devices::DeviceSpec;
+use crate::failure::Failure;
+use crate::shard::{Interrupted, Rate, ShardWork, run_shard};
+
+/// The answer to a shard.
+type Answer = Result<ShardOutcome, Interrupted>;
+
+struct Command {
+    work: ShardWork,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// A handle to the device's thread; the thread ends with its last handle.
+#[derive(Debug)]
+pub(crate) struct Device {
+    commands: mpsc::Sender<Command>,
+}
+
+impl Device {
+    /// Starts the thread of a device.
+    ///
+    /// # Errors
+    /// The thread cannot be started, or cannot be pinned to its cores.
+    pub(crate) async fn start(spec: DeviceSpec) -> anyhow::Result<Self> {
+        let (commands, inbox) = mpsc::channel(1);
+        let (ready, started) = oneshot::channel();
+        thread::Builder::new()
+            .name(spec.to_string())
+            .spawn(move || {
+                let prepared = prepare(&spec);
+                let usable = prepared.is_ok();
+                // The receiver waits for exactly this; without it the worker is gone.
+                let _ = ready.send(prepared);
+                if usable {
+                    serve(&spec, inbox);
+                }
+            })?;
+        started.await??;
+        Ok(Self { commands })
+    }
+
+    /// Whether the thread has ended, which it does only by a panic while a handle lives.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.commands.is_closed()
+    }
+
+    /// Runs a shard. None if the thread has died.
+    pub(crate) async fn run(&self, work: ShardWork) -> Option<Answer> {
+        let (answer, receiver) = oneshot::channel();
+        self.commands.send(Command { work, answer }).await.ok()?;
+        receiver.await.ok()
+    }
+}
+
+/// Pins the thread before libtorch starts its own threads, which inherit the cores.
+fn prepare(spec: &DeviceSpec) -> anyhow::Result<()> {
+    if let DeviceSpec::Cpu { first, last } = spec {
+        crate::cores::pin(*first..=*last)?;
+    }
+    assay_decoder::runtime::init(spec.threads())?;
+    Ok(())
+}
+
+fn tch_device(spec: &DeviceSpec) -> tch::Device {
+    match spec {
+        DeviceSpec::Cpu { .. } => tch::Device::Cpu,
+        DeviceSpec::Cuda(index) => tch::Device::Cuda(*index),
+    }
+}
+
+/// The model a device holds, by what makes it the same model.
+struct Loaded {
+    digest: String,
+    dtype: Dtype,
+    decoder: Decoder,
+}
+
+fn serve(spec: &DeviceSpec, mut inbox: mpsc::Receiver<Command>) {
+    let mut loaded: Option<Loaded> = None;
+    let mut rate = Rate::default();
+    while let Some(Command { work, answer }) = inbox.blocking_recv() {
+        let result = load(spec, &mut loaded, &work)
+            .map_err(|failure| Interrupted {
+                failure,
+                computed_tokens: 0,
+            })
+            .and_then(|decoder| run_shard(decoder, &work, &mut rate));
+        // Nobody waits any more when the worker is stopping.
+        let _ = answer.send(result);
+    }
+}
+
+/// The decoder for this work: the one held, or loaded now.
+fn load<'a>(
+    spec: &DeviceSpec,
+    loaded: &'a mut Option<Loaded>,
+    work: &ShardWork,
+) -> Result<&'a Decoder, Failure> {
+    let job = &work.job;
+    let is_held = loaded
+        .as_ref()
+        .is_some_and(|held| held.digest == job.digest && held.dtype == job.dtype);
+    if !is_held {
+        // Before the next one is loaded: both may not fit.
+        *loaded = None;
+        tracing::info!(device = %spec, digest = job.digest, dtype = job.dtype.as_str(), "loading");
+        let decoder = Decoder::load(&job.checkpoint, job.dtype, tch_device(spec))?;
+        *loaded = Some(Loaded {
+            digest: job.digest.clone(),
+            dtype: job.dtype,
+            decoder,
+        });
+    }
+    match loaded {
+        Some(held) => Ok(&held.decoder),
+        None => unreachable!("the model was loaded above"),
+    }
+}

@@ -1,0 +1,114 @@
+//! Errors of the worker as the ledger records them.
+
+use assay_api::ErrorCode;
+use assay_checkpoint::CheckpointError;
+use assay_data::DataError;
+use assay_decoder::DecoderError;
+use assay_store::AttemptFailure;
+
+/// Why an attempt could not be completed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The attempt has ended in the ledger or the worker stops: give it back.
+    Stopped,
+    /// An error, to be recorded.
+    Error {
+        /// The code.
+        code: ErrorCode,
+        /// What happened and what to do about it.
+        detail: String,
+        /// The field of the request at fault, if one is.
+        field: Option<String>,
+        /// Another attempt would end the same way.
+        is_final: bool,
+    },
+}
+
+impl Failure {
+    /// An error that another worker, or another try, may not meet.
+    pub(crate) fn error(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Self::Error {
+            code,
+            detail: detail.into(),
+            field: None,
+            is_final: false,
+        }
+    }
+
+    /// An error that every attempt would meet.
+    pub(crate) fn fatal(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Self::Error {
+            code,
+            detail: detail.into(),
+            field: None,
+            is_final: true,
+        }
+    }
+
+    /// Names the field of the request at fault.
+    #[must_use]
+    pub(crate) fn of_field(mut self, name: impl Into<String>) -> Self {
+        if let Self::Error { field, .. } = &mut self {
+            *field = Some(name.into());
+        }
+        self
+    }
+
+    /// The failure as the ledger takes it, after `computed_tokens`. None if it was just stopped.
+    pub(crate) fn record(self, computed_tokens: u64) -> Option<AttemptFailure> {
+        match self {
+            Self::Stopped => None,
+            Self::Error {
+                code,
+                detail,
+                field,
+                is_final,
+            } => Some(AttemptFailure {
+                code,
+                detail,
+                field,
+                is_final,
+                computed_tokens,
+            }),
+        }
+    }
+}
+
+/// A file that cannot be read here may be readable on another node; everything else follows from
+/// its content, which digests pin.
+fn follows_from_content(code: ErrorCode) -> bool {
+    !matches!(
+        code,
+        ErrorCode::CheckpointUnreadable | ErrorCode::DatasetUnreadable | ErrorCode::Internal
+    )
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        let code = error.code();
+        Self::Error {
+            code,
+            detail: error.to_string(),
+            field: Some("model".to_owned()),
+            is_final: follows_from_content(code),
+        }
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        let code = error.code();
+        Self::Error {
+            code,
+            detail: error.to_string(),
+            field: None,
+            is_final: follows_from_content(code),
+        }
+    }
+}
+
+impl From<DecoderError> for Failure {
+    fn from(error: DecoderError) -> Self {
+        Self::error(error.code(), error.to_string())
+    }
+}

@@ -1,0 +1,241 @@
+//! What the shards of a job share on this host: the checkpoint, the tokens, the cluster layouts.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use assay_api::{DatasetRef, Dtype, ErrorCode, JobId};
+use assay_checkpoint::{Checkpoint, DigestCache, TextTokenizer};
+use assay_data::{DatasetSource, PathError, Root, TokenStore, tokenize};
+use assay_scoring::ClusterLayout;
+use assay_store::{RunContext, Store};
+use tokio::sync::{Mutex, OnceCell};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::retry::retry;
+
+/// Jobs whose resources are kept; an older one is opened anew from the caches on disk.
+const KEPT_JOBS: usize = 4;
+
+/// The directories of this host.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    models: Root,
+    data: Root,
+    /// The token cache.
+    tokens: PathBuf,
+    digests: Arc<DigestCache>,
+}
+
+impl Host {
+    /// Opens the roots and makes the cache directories.
+    ///
+    /// # Errors
+    /// A root is no directory, or the state directory cannot be written.
+    pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
+        use anyhow::Context;
+        let make = |name: &str| -> anyhow::Result<PathBuf> {
+            let path = config.state_dir.join(name);
+            std::fs::create_dir_all(&path)
+                .with_context(|| format!("cannot make {}", path.display()))?;
+            Ok(path)
+        };
+        Ok(Self {
+            models: Root::open(&config.model_root).context("--model-root")?,
+            data: Root::open(&config.data_root).context("--data-root")?,
+            tokens: make("tokens")?,
+            digests: Arc::new(DigestCache::new(&make("digests")?)),
+        })
+    }
+
+    /// Opens the checkpoint at `path` below the model root, headers only, and takes its digest.
+    ///
+    /// # Errors
+    /// The path or the checkpoint is refused.
+    pub(crate) fn checkpoint(&self, path: &str) -> Result<(Checkpoint, String), Failure> {
+        let path = self.models.file_or_directory(path).map_err(|error| {
+            path_failure(&error, ErrorCode::CheckpointUnreadable).of_field("model")
+        })?;
+        let checkpoint = Checkpoint::open(&path)?;
+        let digest = checkpoint.digest(&self.digests)?;
+        Ok((checkpoint, digest))
+    }
+
+    /// The tokens of a dataset, from the cache or made now.
+    ///
+    /// # Errors
+    /// The path or the dataset is refused.
+    pub(crate) fn tokens(
+        &self,
+        dataset: &DatasetRef,
+        tokenizer: &TextTokenizer,
+    ) -> Result<TokenStore, Failure> {
+        let path = self
+            .data
+            .file(&dataset.path)
+            .map_err(|error| path_failure(&error, ErrorCode::DatasetUnreadable))?;
+        let source = DatasetSource {
+            path,
+            format: dataset.format(),
+            field: dataset.field().to_owned(),
+            limit_documents: dataset.limit_documents,
+            limit_tokens: dataset.limit_tokens,
+        };
+        Ok(tokenize(&source, tokenizer, &self.tokens, &self.digests)?)
+    }
+}
+
+fn path_failure(error: &PathError, unreadable: ErrorCode) -> Failure {
+    match error {
+        PathError::NotRelative(_) | PathError::Outside(_) | PathError::Malformed => {
+            Failure::fatal(ErrorCode::PathOutsideRoot, error.to_string())
+        }
+        // Another node may have it.
+        _ => Failure::error(unreadable, error.to_string()),
+    }
+}
+
+/// A planned job, opened on this host and found to be the one that was planned.
+#[derive(Debug)]
+pub(crate) struct JobResources {
+    /// The checkpoint.
+    pub(crate) checkpoint: Checkpoint,
+    /// Its digest.
+    pub(crate) digest: String,
+    /// The dtype of the computation.
+    pub(crate) dtype: Dtype,
+    /// The token before each document.
+    pub(crate) prefix: u32,
+    /// By dataset, in the order of the request.
+    pub(crate) datasets: Vec<RunnableDataset>,
+}
+
+/// A dataset of a job, opened on this host.
+#[derive(Debug)]
+pub(crate) struct RunnableDataset {
+    /// Its name, for errors.
+    pub(crate) name: String,
+    /// Its tokens.
+    pub(crate) tokens: TokenStore,
+    /// Where a token's NLL is added.
+    pub(crate) clusters: ClusterLayout,
+}
+
+impl JobResources {
+    fn open(host: &Host, context: RunContext) -> Result<Self, Failure> {
+        let plan = &context.plan;
+        let (checkpoint, digest) = host.checkpoint(&plan.model.path)?;
+        if digest != plan.model.digest {
+            let detail = format!(
+                "the checkpoint {} on this worker is {digest}, the job was planned with {}: give \
+                 all nodes the same files, and submit the job anew if they were changed",
+                plan.model.path, plan.model.digest
+            );
+            return Err(Failure::error(ErrorCode::CheckpointDiffers, detail).of_field("model"));
+        }
+        let tokenizer = checkpoint.tokenizer()?;
+        let mut datasets = Vec::with_capacity(context.datasets.len());
+        for (index, dataset) in context.datasets.into_iter().enumerate() {
+            let field = format!("datasets[{index}]");
+            let tokens = host
+                .tokens(&dataset.source, &tokenizer)
+                .map_err(|failure| failure.of_field(field.as_str()))?;
+            if tokens.tokens_digest() != dataset.tokens_digest {
+                let detail = format!(
+                    "the tokens of {} on this worker are {}, the job was planned with {}: give \
+                     all nodes the same dataset and tokenizer, and submit the job anew if they \
+                     were changed",
+                    dataset.source.path,
+                    tokens.tokens_digest(),
+                    dataset.tokens_digest
+                );
+                return Err(Failure::error(ErrorCode::DataDiffers, detail).of_field(field));
+            }
+            let name = dataset.source.name().to_owned();
+            datasets.push(RunnableDataset {
+                name,
+                tokens,
+                clusters: dataset.clusters,
+            });
+        }
+        let prefix = plan.prefix;
+        Ok(Self {
+            checkpoint,
+            digest,
+            dtype: context.dtype,
+            prefix,
+            datasets,
+        })
+    }
+}
+
+type Entry = (JobId, Arc<OnceCell<Arc<JobResources>>>);
+
+/// The resources of the latest jobs. Devices that need the same job wait for one opening.
+#[derive(Debug)]
+pub(crate) struct ResourceCache {
+    host: Host,
+    store: Store,
+    entries: Mutex<VecDeque<Entry>>,
+}
+
+impl ResourceCache {
+    /// An empty cache.
+    pub(crate) fn new(host: Host, store: Store) -> Self {
+        Self {
+            host,
+            store,
+            entries: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// The directories of this host.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The resources of a planned job.
+    ///
+    /// # Errors
+    /// The files are refused or differ from those planned, or the database does not answer.
+    pub(crate) async fn get(
+        &self,
+        job: JobId,
+        stopping: &CancellationToken,
+    ) -> Result<Arc<JobResources>, Failure> {
+        let cell = self.cell(job).await;
+        // A failed opening leaves the cell empty, so the next attempt tries again.
+        let resources = cell.get_or_try_init(|| self.open(job, stopping)).await?;
+        Ok(Arc::clone(resources))
+    }
+
+    async fn cell(&self, job: JobId) -> Arc<OnceCell<Arc<JobResources>>> {
+        let mut entries = self.entries.lock().await;
+        if let Some((_, cell)) = entries.iter().find(|(id, _)| *id == job) {
+            return Arc::clone(cell);
+        }
+        let cell = Arc::new(OnceCell::new());
+        entries.push_back((job, Arc::clone(&cell)));
+        if entries.len() > KEPT_JOBS {
+            entries.pop_front();
+        }
+        cell
+    }
+
+    async fn open(
+        &self,
+        job: JobId,
+        stopping: &CancellationToken,
+    ) -> Result<Arc<JobResources>, Failure> {
+        let context = retry(stopping, || self.store.run_context(job))
+            .await
+            .map_err(|error| Failure::error(ErrorCode::Internal, error.to_string()))?
+            .ok_or_else(|| Failure::error(ErrorCode::Internal, "the job has no plan"))?;
+        let host = self.host.clone();
+        tokio::task::spawn_blocking(move || JobResources::open(&host, context).map(Arc::new))
+            .await
+            .map_err(|error| Failure::error(ErrorCode::Internal, error.to_string()))?
+    }
+}

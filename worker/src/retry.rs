@@ -1,0 +1,43 @@
+//! Calls to the ledger that outlive a restart of the database.
+
+use std::time::{Duration, Instant};
+
+use assay_store::StoreError;
+use tokio_util::sync::CancellationToken;
+
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How long a stopping worker still tries to give its claims back.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Calls `call` until it succeeds or fails for good. Every write of the store may be repeated
+/// under the same fence, so a lost answer does no harm. While the worker stops it tries for 10
+/// seconds more.
+///
+/// # Errors
+/// The last error of the call.
+pub(crate) async fn retry<T, F>(
+    stopping: &CancellationToken,
+    mut call: impl FnMut() -> F,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut wait = FIRST_WAIT;
+    let mut give_up_at = None;
+    loop {
+        let error = match call().await {
+            Err(error) if error.is_transient() => error,
+            answer => return answer,
+        };
+        if stopping.is_cancelled() {
+            let deadline = *give_up_at.get_or_insert_with(|| Instant::now() + GRACE);
+            if Instant::now() > deadline {
+                return Err(error);
+            }
+        }
+        tracing::warn!(%error, wait_ms = wait.as_millis(), "the database does not answer; trying again");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}

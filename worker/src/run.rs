@@ -1,0 +1,222 @@
+//! The life of a worker process.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use assay_api::DeviceStatus;
+use assay_store::Store;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, LogFormat};
+use crate::device::Device;
+use crate::device_kind::device_kind;
+use crate::devices::{DeviceSpec, parse_devices};
+use crate::heartbeat::Heartbeat;
+use crate::lease::Leases;
+use crate::resources::{Host, ResourceCache};
+use crate::retry::retry;
+use crate::slot::Slot;
+use crate::{cores, cuda};
+
+/// Runs a worker until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The settings or the host are unfit, or the ledger fails for good.
+pub fn run(config: Config) -> anyhow::Result<()> {
+    config.validate()?;
+    start_log(config.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("async")
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(serve(config));
+    // A planning that was left in the middle may still run on a blocking thread.
+    runtime.shutdown_background();
+    result
+}
+
+/// The devices of the settings, or all of this host's.
+///
+/// # Errors
+/// The list is malformed, names what this host has not, or CUDA cannot be loaded.
+pub(crate) fn devices(config: &Config) -> anyhow::Result<Vec<DeviceSpec>> {
+    let cores = cores::available().context("cannot list the cores")?.len();
+    let cuda = cuda::load();
+    let devices = match (&config.devices, &cuda) {
+        (Some(list), _) => parse_devices(list, cores).context("--devices")?,
+        (None, Ok(gpus)) if *gpus > 0 => (0..*gpus).map(DeviceSpec::Cuda).collect(),
+        (None, _) => vec![DeviceSpec::Cpu {
+            first: 0,
+            last: cores.saturating_sub(1),
+        }],
+    };
+    for device in &devices {
+        if let DeviceSpec::Cuda(index) = device {
+            let gpus = cuda
+                .as_ref()
+                .map_err(|error| anyhow::anyhow!("{device}: {error}"))?;
+            anyhow::ensure!(index < gpus, "{device}: this host has {gpus} GPUs");
+        }
+    }
+    Ok(devices)
+}
+
+fn start_log(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let stopping = CancellationToken::new();
+    // Before anything is claimed, so that no signal finds the default handler.
+    stop_on_signals(stopping.clone())?;
+
+    let host = Host::open(&config)?;
+    let specs = devices(&config)?;
+    let statuses: Vec<DeviceStatus> = specs
+        .iter()
+        .map(|spec| DeviceStatus {
+            name: spec.to_string(),
+            kind: device_kind(spec),
+        })
+        .collect();
+
+    let connections = u32::try_from(specs.len())? * 2 + 1;
+    let store = connect(&config, connections, &stopping).await?;
+    let heartbeat = Heartbeat {
+        database_url: config.database_url.clone(),
+        worker: uuid::Uuid::now_v7(),
+        name: name(),
+        devices: statuses.clone(),
+        interval: config.heartbeat,
+        lease: config.lease,
+    };
+    let worker = heartbeat.worker;
+    let registration = heartbeat.registration();
+    retry(&stopping, || {
+        store.register_worker(&registration, config.lease, None)
+    })
+    .await?;
+    tracing::info!(%worker, name = heartbeat.name, devices = ?statuses, "registered");
+
+    let leases = Leases::default();
+    // The heartbeat goes on while claims are given back.
+    let ended = CancellationToken::new();
+    let beating = heartbeat.start(leases.clone(), ended.clone())?;
+
+    let resources = Arc::new(ResourceCache::new(host, store.clone()));
+    let mut slots = JoinSet::new();
+    for (spec, status) in specs.into_iter().zip(statuses) {
+        let slot = Slot {
+            worker,
+            name: status.name,
+            kind: status.kind,
+            lease: config.lease,
+            device: Device::start(spec).await?,
+            store: store.clone(),
+            resources: Arc::clone(&resources),
+            leases: leases.clone(),
+            stopping: stopping.clone(),
+        };
+        slots.spawn(slot.serve());
+    }
+    let result = finish(&mut slots, &leases, &stopping).await;
+    let stopped = retry(&stopping, || store.stop_worker(worker)).await;
+    ended.cancel();
+    if beating.join().is_err() {
+        tracing::error!("the heartbeat thread panicked");
+    }
+    result?;
+    stopped?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Waits for the devices to end: after a signal, or because one failed, which stops the others.
+async fn finish(
+    slots: &mut JoinSet<anyhow::Result<()>>,
+    leases: &Leases,
+    stopping: &CancellationToken,
+) -> anyhow::Result<()> {
+    let mut result = Ok(());
+    let mut told = false;
+    loop {
+        let joined = tokio::select! {
+            joined = slots.join_next() => joined,
+            () = stopping.cancelled(), if !told => {
+                told = true;
+                leases.stop_all();
+                continue;
+            }
+        };
+        match joined {
+            None => return result,
+            Some(Ok(Ok(()))) => {}
+            Some(Ok(Err(error))) => result = Err(error),
+            Some(Err(panic)) => result = Err(panic.into()),
+        }
+        if result.is_err() {
+            stopping.cancel();
+        }
+    }
+}
+
+/// Connects, waiting for a database that is not up yet or not migrated yet.
+async fn connect(
+    config: &Config,
+    connections: u32,
+    stopping: &CancellationToken,
+) -> anyhow::Result<Store> {
+    const PATIENCE: u32 = 60;
+    let mut tries = 0;
+    loop {
+        let attempt = async {
+            let store = Store::connect(&config.database_url, connections).await?;
+            store.ready().await?;
+            Ok::<_, assay_store::StoreError>(store)
+        };
+        match attempt.await {
+            Ok(store) => return Ok(store),
+            Err(error) => {
+                tries += 1;
+                if tries >= PATIENCE || stopping.is_cancelled() {
+                    return Err(error).context("cannot use the database of DATABASE_URL");
+                }
+                tracing::warn!(%error, "waiting for the database");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+fn stop_on_signals(stopping: CancellationToken) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: the running micro-batches end, claims are given back");
+        stopping.cancel();
+    });
+    Ok(())
+}
+
+/// Host and process.
+fn name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}-{}", host.trim(), std::process::id())
+}
