@@ -1,5 +1,7 @@
 //! The HTTP client of the service.
 
+use std::iter;
+use std::sync::Arc;
 use std::time::Duration;
 
 use assay_api::Problem;
@@ -32,6 +34,7 @@ impl ServerArgs {
         Client {
             http: reqwest::Client::new(),
             base: self.server.trim_end_matches('/').to_owned(),
+            notice: Arc::new(|text| eprintln!("assay: {text}")),
         }
     }
 }
@@ -55,17 +58,24 @@ pub(crate) enum ClientError {
     },
 }
 
+/// The fields at fault one a line, unless the detail says all there is to say about a single one.
+/// A detail that sums the fields up in one long line is left out.
 fn problem_lines(problem: &Problem) -> String {
-    let mut text = format!("{} ({}): {}", problem.title, problem.code, problem.detail);
-    for error in &problem.errors {
-        // A problem of a single field says it all in its detail.
-        let line = format!("{}: {}", error.field, error.detail);
-        if line != problem.detail {
-            text.push_str("\n  ");
-            text.push_str(&line);
-        }
-    }
-    text
+    let title = format!("{} ({})", problem.title, problem.code);
+    let fields = problem
+        .errors
+        .iter()
+        .map(|error| format!("{}: {}", error.field, error.detail));
+    let fields: Vec<_> = fields.collect();
+    let head = match fields.as_slice() {
+        [_, _, ..] if fields.iter().all(|field| problem.detail.contains(field)) => title,
+        _ => format!("{title}: {}", problem.detail),
+    };
+    let fields = fields.into_iter().filter(|field| *field != problem.detail);
+    iter::once(head)
+        .chain(fields)
+        .collect::<Vec<_>>()
+        .join("\n  ")
 }
 
 /// An answer, as the server wrote it and as values.
@@ -86,13 +96,22 @@ pub(crate) enum Retry {
 }
 
 /// A client of one server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
     base: String,
+    notice: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Client {
+    /// A client that says what goes on through `notice` instead of on stderr.
+    pub(crate) fn with_notice(&self, notice: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self {
+            notice: Arc::new(notice),
+            ..self.clone()
+        }
+    }
+
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -131,8 +150,8 @@ impl Client {
                 return Err(failure.error);
             }
             if first {
-                eprintln!("assay: {}", failure.error);
-                eprintln!("assay: trying again for {} s", PATIENCE.as_secs());
+                let seconds = PATIENCE.as_secs();
+                (self.notice)(&format!("{}; trying again for {seconds} s", failure.error));
             }
             first = false;
             sleep(pause).await;
@@ -221,10 +240,14 @@ mod tests {
                 detail: detail.to_owned(),
             });
         }
+        let fields = "\n  model: does not exist\n  datasets: needs one";
+        let title = "Invalid request (E0003)";
         assert_eq!(
             problem_lines(&problem),
-            "Invalid request (E0003): 2 fields are wrong\n  model: does not exist\n  datasets: needs one"
+            format!("{title}: 2 fields are wrong{fields}")
         );
+        problem.detail = "model: does not exist. datasets: needs one".to_owned();
+        assert_eq!(problem_lines(&problem), format!("{title}{fields}"));
         let single = Problem::of_field(ErrorCode::NotFound, "model", "does not exist");
         assert_eq!(
             problem_lines(&single),

@@ -18,6 +18,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) async fn follow(client: &Client, job: Job) -> Result<Answer<Job>, ClientError> {
     let path = format!("/jobs/{}", job.id);
     let mut display = Display::new();
+    let client = &display.client(client);
     display.show(&job);
     loop {
         let answer: Answer<Job> = client.get(&path, Retry::Always).await?;
@@ -48,6 +49,17 @@ impl Display {
                 .progress_chars("=> "),
         );
         Self::Bar(bar)
+    }
+
+    /// A client whose notices do not tear the bar.
+    fn client(&self, client: &Client) -> Client {
+        match self {
+            Self::Bar(bar) => {
+                let bar = bar.clone();
+                client.with_notice(move |text| bar.println(format!("assay: {text}")))
+            }
+            Self::Lines { .. } => client.clone(),
+        }
     }
 
     fn show(&mut self, job: &Job) {
