@@ -5,10 +5,10 @@
 //!     build/demo/models/SmolLM2-135M-Instruct.Q4_1.gguf TEXT [threads] [dtype] [window] [tokens]
 //! ```
 //!
-//! `threads` 1, `dtype` float32, `window` 1024, and `tokens` (of a micro-batch) 2048 are the
-//! defaults. The text gives the first four micro-batches, cut as blocks; their total NLL is
-//! printed for comparison, with each window's, as well as the fastest of their times. The floor is
-//! the fastest time of the matrix products alone. Run it on an idle machine.
+//! The defaults are 1 thread, float32, windows of 1024 and micro-batches of 2048 tokens. The text's
+//! first four micro-batches, cut as blocks, are scored: each window's NLL and the total are printed
+//! for comparison with another program, then the fastest micro-batch and the fastest run of the
+//! matrix products alone. Run it on an idle machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
