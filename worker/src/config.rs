@@ -41,9 +41,10 @@ pub struct Config {
     /// Seconds after which work of a silent worker is given to others.
     #[arg(long, env = "ASSAY_LEASE_SECONDS", default_value = "15", value_parser = seconds)]
     pub lease: Duration,
-    /// Form of the log on standard error.
-    #[arg(long, env = "ASSAY_LOG_FORMAT", value_enum, default_value = "text")]
-    pub log_format: LogFormat,
+    /// Form of the log on standard error. `RUST_LOG` sets the level by module; the default is
+    /// `info`.
+    #[arg(long, env = "ASSAY_LOG", value_name = "FORMAT", default_value = "text")]
+    pub log: LogFormat,
 }
 
 impl fmt::Debug for Config {
@@ -56,7 +57,7 @@ impl fmt::Debug for Config {
             .field("devices", &self.devices)
             .field("heartbeat", &self.heartbeat)
             .field("lease", &self.lease)
-            .field("log_format", &self.log_format)
+            .field("log", &self.log)
             .finish_non_exhaustive()
     }
 }

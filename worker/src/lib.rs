@@ -6,7 +6,6 @@
 
 mod config;
 mod cores;
-mod cuda;
 mod device;
 mod device_kind;
 mod devices;
@@ -22,6 +21,5 @@ mod shard;
 mod slot;
 
 pub use config::Config;
-pub use cuda::fix_workspace;
 pub use doctor::doctor;
 pub use run::run;

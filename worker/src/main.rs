@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use assay_worker::{Config, doctor, fix_workspace, run};
+use assay_worker::{Config, doctor, run};
 use clap::{Parser, Subcommand};
 
 /// Claims shards of evaluation jobs and scores them on the devices of this host.
@@ -23,7 +23,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    fix_workspace();
     let result = match Args::parse().command {
         Command::Run(config) => run(config),
         Command::Doctor(config) => doctor(&config),

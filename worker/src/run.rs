@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, LogFormat};
+use crate::cores;
 use crate::device::Device;
 use crate::device_kind::device_kind;
 use crate::devices::{DeviceSpec, parse_devices};
@@ -20,7 +21,6 @@ use crate::lease::Leases;
 use crate::resources::{Host, ResourceCache};
 use crate::retry::retry;
 use crate::slot::Slot;
-use crate::{cores, cuda};
 
 /// Runs a worker until SIGTERM or SIGINT.
 ///
@@ -28,25 +28,28 @@ use crate::{cores, cuda};
 /// The settings or the host are unfit, or the ledger fails for good.
 pub fn run(config: Config) -> anyhow::Result<()> {
     config.validate()?;
-    start_log(config.log_format);
+    start_log(config.log);
+    let devices = devices(&config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("async")
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(config));
+    let result = runtime.block_on(serve(config, devices));
     // A planning that was left in the middle may still run on a blocking thread.
     runtime.shutdown_background();
     result
 }
 
-/// The devices of the settings, or all of this host's.
+/// The devices of the settings, or all of this host's. CUDA is loaded here, which must happen
+/// while the process has one thread.
 ///
 /// # Errors
 /// The list is malformed, names what this host has not, or CUDA cannot be loaded.
 pub(crate) fn devices(config: &Config) -> anyhow::Result<Vec<DeviceSpec>> {
     let cores = cores::available().context("cannot list the cores")?.len();
-    let cuda = cuda::load();
+    let cuda = assay_decoder::runtime::load_cuda()
+        .map(|()| usize::try_from(tch::Cuda::device_count()).unwrap_or(0));
     let devices = match (&config.devices, &cuda) {
         (Some(list), _) => parse_devices(list, cores).context("--devices")?,
         (None, Ok(gpus)) if *gpus > 0 => (0..*gpus).map(DeviceSpec::Cuda).collect(),
@@ -67,7 +70,7 @@ pub(crate) fn devices(config: &Config) -> anyhow::Result<Vec<DeviceSpec>> {
 }
 
 fn start_log(format: LogFormat) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG")
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -78,13 +81,12 @@ fn start_log(format: LogFormat) {
     }
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(config: Config, specs: Vec<DeviceSpec>) -> anyhow::Result<()> {
     let stopping = CancellationToken::new();
     // Before anything is claimed, so that no signal finds the default handler.
     stop_on_signals(stopping.clone())?;
 
     let host = Host::open(&config)?;
-    let specs = devices(&config)?;
     let statuses: Vec<DeviceStatus> = specs
         .iter()
         .map(|spec| DeviceStatus {
