@@ -125,7 +125,12 @@ impl Store {
         .await?
         .rows_affected();
         if inserted == 0 {
-            return self.find_by_key(new).await;
+            drop(tx);
+            let made = match new.idempotency_key {
+                Some(key) => self.job_of_key(key, new.body).await?,
+                None => None,
+            };
+            return made.ok_or_else(|| StoreError::Unexpected("no job was inserted".to_owned()));
         }
         for (index, dataset) in request.datasets.iter().enumerate() {
             sqlx::query(
@@ -143,19 +148,28 @@ impl Store {
         Ok(Creation::Created(self.existing_job(new.id).await?))
     }
 
-    async fn find_by_key(&self, new: &NewJob<'_>) -> Result<Creation, StoreError> {
+    /// What an idempotency key made before: [`Creation::Existing`] if it came with this body,
+    /// else [`Creation::Conflict`]. None if the key is new.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn job_of_key(
+        &self,
+        key: &str,
+        body: &serde_json::Value,
+    ) -> Result<Option<Creation>, StoreError> {
         // jsonb equality ignores the order of keys and white space, and nothing else.
-        let (id, same): (JobId, bool) =
+        let row: Option<(JobId, bool)> =
             sqlx::query_as("select id, body = $2 from jobs where idempotency_key = $1")
-                .bind(new.idempotency_key)
-                .bind(new.body)
-                .fetch_one(&self.pool)
+                .bind(key)
+                .bind(body)
+                .fetch_optional(&self.pool)
                 .await?;
-        if same {
-            Ok(Creation::Existing(self.existing_job(id).await?))
-        } else {
-            Ok(Creation::Conflict(id))
-        }
+        Ok(match row {
+            None => None,
+            Some((id, true)) => Some(Creation::Existing(self.existing_job(id).await?)),
+            Some((id, false)) => Some(Creation::Conflict(id)),
+        })
     }
 
     /// One job.

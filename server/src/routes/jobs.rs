@@ -73,6 +73,12 @@ pub(crate) async fn create(
         typed: request,
         value,
     } = body;
+    // Before the files are looked at: they may have changed since the key made its job.
+    if let Some(key) = &key
+        && let Some(made) = state.store.job_of_key(key, &value).await?
+    {
+        return answer(made);
+    }
     let (models, data) = (state.models, state.data);
     let (request, resolved) = tokio::task::spawn_blocking(move || {
         resolve(&models, &data, &request).map(|resolved| (request, resolved))
@@ -89,6 +95,10 @@ pub(crate) async fn create(
             dtype: resolved.dtype,
         })
         .await?;
+    answer(creation)
+}
+
+fn answer(creation: Creation) -> Result<Response, ApiError> {
     let (status, job) = match creation {
         Creation::Created(job) => (StatusCode::CREATED, job),
         Creation::Existing(job) => (StatusCode::OK, job),
