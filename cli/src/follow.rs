@@ -42,7 +42,7 @@ impl Display {
             return Self::Lines { last: None };
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{prefix:<9} [{bar:30}] {percent:>3} %  {msg}");
+        let style = ProgressStyle::with_template("{prefix:<9} [{wide_bar}] {percent:>3} %  {msg}");
         bar.set_style(
             style
                 .expect("the template is a constant")

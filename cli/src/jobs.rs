@@ -1,5 +1,6 @@
 //! `assay jobs`.
 
+use std::ops::Range;
 use std::process::ExitCode;
 
 use assay_api::{Job, JobState, Page};
@@ -29,7 +30,8 @@ pub(crate) struct Jobs {
 const HEADER: [&str; 7] = [
     "id", "state", "created", "name", "model", "datasets", "tokens",
 ];
-const NAMES: usize = 6;
+/// `name`, `model` and `datasets`; an id is for copying and stays whole.
+const NAMES: Range<usize> = 3..6;
 
 pub(crate) async fn run(jobs: &Jobs) -> Outcome {
     let state = jobs
@@ -46,11 +48,8 @@ pub(crate) async fn run(jobs: &Jobs) -> Outcome {
     if jobs.json {
         output::line(answer.text);
     } else {
-        output::line(plain_table(
-            &HEADER,
-            NAMES,
-            answer.value.items.iter().map(row),
-        ));
+        let rows: Vec<_> = answer.value.items.iter().map(row).collect();
+        output::line(plain_table(&HEADER, NAMES, &rows));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,9 @@
 //! The table of a result.
 
+use std::ops::Range;
+
 use assay_api::{DatasetResult, JobResult};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 use crate::numbers::{grouped, measure, rate};
 
@@ -16,13 +18,17 @@ const HEADER: [&str; 8] = [
     "tokens/s",
 ];
 /// Columns of names; the others are numbers.
-const NAMES: usize = 2;
+const NAMES: Range<usize> = 0..2;
 const NOTHING: &str = "-";
+/// Names are not broken into shorter pieces.
+const NAME_WIDTH: u16 = 12;
+/// A space on either side of a cell.
+const PADDING: u16 = 2;
 
 /// The table, the method and the warnings.
 pub(crate) fn render(result: &JobResult) -> String {
     let mut lines = vec![
-        plain_table(&HEADER, NAMES, rows(result)).to_string(),
+        plain_table(&HEADER, NAMES, &rows(result)).to_string(),
         method_line(result),
     ];
     if !result.complete {
@@ -38,26 +44,39 @@ pub(crate) fn render(result: &JobResult) -> String {
     lines.join("\n")
 }
 
-/// A table whose first `names` columns are text and whose others are numbers. It takes the width
-/// of the terminal if there is one.
-pub(crate) fn plain_table(
-    header: &[&str],
-    names: usize,
-    rows: impl IntoIterator<Item = Vec<String>>,
-) -> Table {
+/// A table in which the columns `names` may be broken anywhere and those after them are numbers.
+///
+/// On a terminal that is too narrow, other cells break between words only: at worst the table is
+/// wider than the terminal.
+pub(crate) fn plain_table(header: &[&str], names: Range<usize>, rows: &[Vec<String>]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header).add_rows(rows);
-    for column in table.column_iter_mut().skip(names) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        let cells = rows.iter().map(|row| row[index].as_str());
+        let words = cells.chain([header[index]]).flat_map(str::split_whitespace);
+        let longest = words.map(|word| word.chars().count()).max().unwrap_or(0);
+        let longest = u16::try_from(longest).unwrap_or(u16::MAX - PADDING);
+        let breakable = names.contains(&index);
+        let least = if breakable {
+            longest.min(NAME_WIDTH)
+        } else {
+            longest
+        };
+        if index >= names.end {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
+            least + PADDING,
+        )));
     }
     table
 }
 
-fn rows(result: &JobResult) -> impl Iterator<Item = Vec<String>> {
+fn rows(result: &JobResult) -> Vec<Vec<String>> {
     let model = result.model.as_ref().map_or(NOTHING, |model| &model.path);
-    result.datasets.iter().map(|dataset| {
+    let row = |dataset: &DatasetResult| {
         let optional = |value: Option<f64>| value.map_or_else(|| NOTHING.to_owned(), measure);
         vec![
             model.to_owned(),
@@ -71,7 +90,8 @@ fn rows(result: &JobResult) -> impl Iterator<Item = Vec<String>> {
                 .tokens_per_second
                 .map_or_else(|| NOTHING.to_owned(), rate),
         ]
-    })
+    };
+    result.datasets.iter().map(row).collect()
 }
 
 fn perplexity(dataset: &DatasetResult) -> String {
@@ -172,6 +192,29 @@ warning: one document: 50 spans are the clusters"
     }
 
     #[test]
+    fn a_narrow_terminal_breaks_headers_and_names_but_no_number() {
+        let rows = rows(&result(vec![dataset(
+            "a/rather/long/path/of/a/dataset.jsonl",
+        )]));
+        let mut table = plain_table(&HEADER, NAMES, &rows);
+        let shown = table.set_width(80).to_string();
+        for whole in [
+            "51,234",
+            "22.7091",
+            "85.1000",
+            "1.1546",
+            "0.0312",
+            "perplexity ┆",
+        ] {
+            assert!(shown.contains(whole), "{shown}");
+        }
+        assert!(
+            shown.lines().all(|line| line.chars().count() < 100),
+            "{shown}"
+        );
+    }
+
+    #[test]
     fn what_is_not_known_is_a_dash_and_an_overflow_says_so() {
         let unknown = DatasetResult {
             perplexity: None,
@@ -189,7 +232,7 @@ warning: one document: 50 spans are the clusters"
         let mut result = result(vec![unknown, overflow]);
         result.model = None;
         result.complete = false;
-        let shown: Vec<_> = rows(&result).map(|row| row.join(" ")).collect();
+        let shown: Vec<_> = rows(&result).iter().map(|row| row.join(" ")).collect();
         assert_eq!(shown, ["- a 0 - - - - -", "- a 0 overflow - - - -"]);
         assert!(render(&result).contains("not complete"));
     }
