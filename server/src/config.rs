@@ -22,6 +22,11 @@ pub struct Config {
     )]
     pub listen: String,
 
+    /// Write the address that is listened on to this file, for the program that started this one
+    /// with port 0. The file appears whole.
+    #[arg(long, value_name = "FILE")]
+    pub address_file: Option<PathBuf>,
+
     /// Directory of the checkpoints. Requests name models by their path below it; nothing outside
     /// is read. Workers see the same files below a root of their own.
     #[arg(long, env = "ASSAY_MODEL_ROOT", value_name = "DIR")]

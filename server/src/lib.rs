@@ -19,6 +19,7 @@ mod validate;
 pub use app::openapi_json;
 pub use config::{Config, DatabaseUrl, LogFormat, MigrateConfig};
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -97,6 +98,14 @@ async fn serve(
     let address = listener
         .local_addr()
         .context("the listener has no address")?;
+    if let Some(file) = &config.address_file {
+        write_whole(file, &address.to_string()).with_context(|| {
+            format!(
+                "cannot write {}: give another --address-file",
+                file.display()
+            )
+        })?;
+    }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         database = config.database_url.host(),
@@ -106,4 +115,11 @@ async fn serve(
     let http = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
     let (served, ()) = tokio::join!(http.into_future(), maintenance::run(&store, stop));
     served.context("the listener failed")
+}
+
+/// Readers of `file` see all of `text` or no file.
+fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let unfinished = file.with_added_extension("new");
+    std::fs::write(&unfinished, text)?;
+    std::fs::rename(&unfinished, file)
 }

@@ -1,6 +1,7 @@
 //! The program `assay-server`.
 
 use std::io::IsTerminal;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -35,10 +36,10 @@ async fn main() -> ExitCode {
             log_to_stderr(config.log);
             assay_server::migrate(&config).await
         }
-        Command::Openapi => {
-            print!("{}", assay_server::openapi_json());
-            Ok(())
-        }
+        // `print!` panics where a reader such as `head` has gone.
+        Command::Openapi => std::io::stdout()
+            .write_all(assay_server::openapi_json().as_bytes())
+            .context("cannot print the document"),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
