@@ -75,7 +75,34 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<JsonBody<T>, ApiError> {
             let detail = error.inner().to_string();
             ApiError::of_field(ErrorCode::InvalidRequest, field(&error, &detail), detail)
         })?;
+    if let Some(path) = nul(&value) {
+        let detail = "has a NUL character, which cannot be stored; leave it out";
+        return Err(ApiError::of_field(ErrorCode::InvalidRequest, path, detail));
+    }
     Ok(JsonBody { typed, value })
+}
+
+/// Path of the first string with a NUL, which `jsonb` does not take.
+fn nul(value: &Value) -> Option<String> {
+    let below = |name: String, rest: String| match rest.as_str() {
+        "" => name,
+        rest if rest.starts_with('[') => name + rest,
+        rest => format!("{name}.{rest}"),
+    };
+    match value {
+        Value::String(text) => text.contains('\0').then(String::new),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(index, item)| nul(item).map(|rest| below(format!("[{index}]"), rest))),
+        Value::Object(fields) => fields.iter().find_map(|(name, field)| {
+            if name.contains('\0') {
+                return Some(name.replace('\0', "\\0"));
+            }
+            nul(field).map(|rest| below(name.clone(), rest))
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
 }
 
 /// The path of the field at fault. serde reports a missing or repeated field at the object that

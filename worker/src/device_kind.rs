@@ -12,7 +12,7 @@ pub(crate) fn device_kind(device: &DeviceSpec) -> String {
     let model = match device {
         DeviceSpec::Cpu { .. } => {
             format!(
-                "cpu/{}/{} threads",
+                "cpu/{}/threads-{}",
                 runtime::cpu_capability(),
                 device.threads()
             )

@@ -172,3 +172,30 @@ async fn idempotency_keys_are_printable_and_short() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_nul_is_refused_wherever_it_stands() {
+    for (body, field) in [
+        (r#"{"model": "m\u0000", "datasets": ["a"]}"#, "model"),
+        (
+            r#"{"model": "m", "datasets": ["a", "b\u0000"]}"#,
+            "datasets[1]",
+        ),
+        (
+            r#"{"model": "m", "datasets": [{"path": "a", "name": "\u0000"}]}"#,
+            "datasets[0].name",
+        ),
+        (
+            r#"{"model": "m", "datasets": ["a"], "tags": {"k": "\u0000"}}"#,
+            "tags.k",
+        ),
+        (
+            r#"{"model": "m", "datasets": ["a"], "tags": {"k\u0000": ""}}"#,
+            "tags.k\\0",
+        ),
+    ] {
+        let problem = refusal(json(body)).await;
+        assert_eq!(problem.code, ErrorCode::InvalidRequest, "{body}");
+        assert_eq!(problem.errors[0].field, field, "{body}");
+    }
+}
