@@ -1,0 +1,60 @@
+//! A job that is long enough to be disturbed.
+
+use std::time::Duration;
+
+use assay_api::{DocumentRow, JobId, JobState};
+use assay_testkit::{LIMIT, Roots, eventually};
+use serde_json::{Value, json};
+
+use crate::checkpoint::add_random_llama;
+use crate::moby_dick::{chapters, jsonl};
+use crate::random::Random;
+use crate::service::Service;
+
+const MODEL: &str = "random";
+const DATASET: &str = "chapters.jsonl";
+
+/// A job of some twenty shards that takes seconds.
+pub(crate) fn job() -> Value {
+    json!({"model": MODEL, "datasets": [DATASET], "method": {"window": 512}})
+}
+
+/// Roots with what [`job`] names.
+pub(crate) fn roots() -> Roots {
+    let roots = Roots::new();
+    add_random_llama(&roots, MODEL);
+    // Long ones and short ones, so that micro-batches are ragged.
+    let mut documents: Vec<String> = chapters();
+    documents.truncate(6);
+    let lines: Vec<String> = documents[4].lines().map(str::to_owned).collect();
+    documents.extend(lines);
+    roots.add_data(DATASET, jsonl(&documents));
+    roots
+}
+
+/// The sums of the documents of [`job`].
+pub(crate) async fn sums(service: &Service, job: JobId) -> Vec<DocumentRow> {
+    service.client.documents(job, DATASET).await
+}
+
+/// Waits for a random moment in the middle of a job whose shards take `shard` on a device.
+pub(crate) async fn moment(service: &Service, job: JobId, shard: Duration, random: &mut Random) {
+    let part = 0.05 + 0.5 * random.unit();
+    eventually("the middle of the job", LIMIT, async || {
+        let job = service.client.job(job).await;
+        assert!(!job.state.is_final(), "{job:?}");
+        let planned = job.progress.planned_tokens? as f64;
+        (job.progress.scored_tokens as f64 >= part * planned).then_some(())
+    })
+    .await;
+    // A moment within a shard is not something to wait for, it is a time.
+    let within = shard.mul_f64(random.unit());
+    tokio::time::sleep(within).await;
+    let state = service.client.job(job).await.state;
+    assert_eq!(
+        state,
+        JobState::Running,
+        "the job is too short to be disturbed"
+    );
+    println!("{:.0} % of the job and {within:?} are over", part * 100.0);
+}
