@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_api::{AttemptOutcome, Job, JobState, ShardState};
+use assay_api::{AttemptOutcome, AttemptRow, Job, JobState, ShardState};
 use assay_testkit::{LIMIT, Signal, eventually};
 use reqwest::{Method, StatusCode};
 use sqlx::Connection;
@@ -65,8 +65,10 @@ async fn a_stopped_worker_costs_nothing() {
     let shards = service.client.shards(id).await;
     let shard = &shards[usize::try_from(shard).unwrap()];
     assert_eq!(shard.state, ShardState::Queued, "{shard:?}");
-    let outcomes: Vec<_> = shard.attempts.iter().map(|a| a.outcome).collect();
-    assert_eq!(outcomes, [Some(AttemptOutcome::Released)], "{shard:?}");
+    // The first worker may have given back the same one.
+    let released = |attempt: &AttemptRow| attempt.outcome == Some(AttemptOutcome::Released);
+    assert!(!shard.attempts.is_empty(), "{shard:?}");
+    assert!(shard.attempts.iter().all(released), "{shard:?}");
     assert_eq!(charges(&service).await, 0);
 
     service.add_worker("cpu:1");
