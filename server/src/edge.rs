@@ -21,6 +21,10 @@ use crate::error::{ApiError, Failure};
 /// Largest body of a request, in bytes.
 pub(crate) const BODY_LIMIT: usize = 1 << 20;
 
+/// Largest body that is read, in bytes, be it to refuse it: a connection that is closed with
+/// unread data is reset, and its client may lose the answer.
+const READ_LIMIT: usize = 8 * BODY_LIMIT;
+
 /// Longest time a request may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -33,7 +37,7 @@ pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 /// `timeout`.
 pub(crate) fn surround(router: Router, timeout: Duration) -> Router {
     router
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(DefaultBodyLimit::max(READ_LIMIT))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
             timeout,

@@ -25,17 +25,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         require_json(request.headers())?;
+        let too_large = || {
+            ApiError::new(
+                ErrorCode::PayloadTooLarge,
+                format!(
+                    "the body is larger than {BODY_LIMIT} bytes; datasets are named by path, not \
+                     sent"
+                ),
+            )
+        };
         let bytes = Bytes::from_request(request, state)
             .await
             .map_err(|rejection| {
                 if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                    ApiError::new(
-                        ErrorCode::PayloadTooLarge,
-                        format!(
-                            "the body is larger than {BODY_LIMIT} bytes; datasets are named by \
-                             path, not sent"
-                        ),
-                    )
+                    too_large()
                 } else {
                     ApiError::new(
                         ErrorCode::InvalidRequest,
@@ -43,6 +46,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
                     )
                 }
             })?;
+        if bytes.len() > BODY_LIMIT {
+            return Err(too_large());
+        }
         parse(&bytes)
     }
 }

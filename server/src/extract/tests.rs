@@ -55,6 +55,17 @@ async fn other_content_types_are_refused() {
 }
 
 #[tokio::test]
+async fn a_body_over_the_limit_is_refused_unparsed() {
+    let problem = refusal(json(" ".repeat(BODY_LIMIT + 1))).await;
+    assert_eq!(
+        (problem.code, problem.status),
+        (ErrorCode::PayloadTooLarge, 413)
+    );
+    let problem = refusal(json(" ".repeat(BODY_LIMIT))).await;
+    assert_eq!(problem.code, ErrorCode::MalformedJson);
+}
+
+#[tokio::test]
 async fn malformed_json_is_located() {
     for (body, place) in [
         ("{\n  \"model\": oops\n}", "line 2 column 12"),
