@@ -91,7 +91,8 @@ async fn fields_at_fault_are_named() {
         (json!({"method": {"bos": "never"}}), InvalidRequest, "method.bos", vec!["unknown field"]),
         (json!({"dtype": "int8"}), InvalidRequest, "dtype", vec!["bfloat16"]),
         (json!({"tags": {"a": 1}}), InvalidRequest, "tags.a", vec!["string"]),
-        (json!({"name": "a\u{0}b"}), InvalidRequest, "name", vec!["control"]),
+        (json!({"name": "a\u{7}b"}), InvalidRequest, "name", vec!["control"]),
+        (json!({"name": "a\u{0}b"}), InvalidRequest, "name", vec!["NUL"]),
     ];
     let service = Service::start(roots).await;
     for (change, code, field, parts) in cases {
