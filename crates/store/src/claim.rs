@@ -104,6 +104,29 @@ struct ShardRow {
     flops: f64,
 }
 
+/// After an error another worker tries, where one is live: true if worker $1 has not failed what
+/// it would claim, or is alone at the time $5. A macro, because sqlx takes statements as literals.
+macro_rules! may_try {
+    ($errors:literal, $attempts:literal) => {
+        concat!(
+            "(",
+            $errors,
+            " = 0
+              or not exists (
+                  select from attempts a
+                  where ",
+            $attempts,
+            " and a.worker_id = $1 and a.outcome = 'failed'
+              )
+              or not exists (
+                  select from workers w
+                  where w.id <> $1 and w.stopped_at is null
+                    and w.lease_until > coalesce($5, now())
+              ))"
+        )
+    };
+}
+
 impl Store {
     /// Takes hold of the oldest job that waits for planning, else of the first queued shard of the
     /// oldest running job. A worker that failed a shard gets it again only while no other worker
@@ -127,23 +150,12 @@ impl Store {
         claimant: &Claimant<'_>,
         now: Option<DateTime<Utc>>,
     ) -> Result<Option<Claim>, StoreError> {
-        let row: Option<(i64, JobId, String, serde_json::Value, String)> = sqlx::query_as(
+        let row: Option<(i64, JobId, String, serde_json::Value, String)> = sqlx::query_as(concat!(
             "with candidate as (
                  select id from jobs j
-                 where j.state = 'queued'
-                   and (
-                       j.plan_errors = 0
-                       or not exists (
-                           select from attempts a
-                           where a.job_id = j.id and a.shard is null and a.worker_id = $1
-                             and a.outcome = 'failed'
-                       )
-                       or not exists (
-                           select from workers w
-                           where w.id <> $1 and w.stopped_at is null
-                             and w.lease_until > coalesce($5, now())
-                       )
-                   )
+                 where j.state = 'queued' and ",
+            may_try!("j.plan_errors", "a.job_id = j.id and a.shard is null"),
+            "
                  order by id
                  limit 1
                  for no key update skip locked
@@ -161,8 +173,8 @@ impl Store {
                  returning fence
              )
              select attempt.fence, taken.id, taken.model, taken.method, taken.dtype
-             from taken, attempt",
-        )
+             from taken, attempt"
+        ))
         .bind(claimant.worker)
         .bind(claimant.device)
         .bind(claimant.device_kind)
@@ -197,24 +209,13 @@ impl Store {
         claimant: &Claimant<'_>,
         now: Option<DateTime<Utc>>,
     ) -> Result<Option<Claim>, StoreError> {
-        let row: Option<ShardRow> = sqlx::query_as(
+        let row: Option<ShardRow> = sqlx::query_as(concat!(
             "with candidate as (
                  select s.job_id, s.index
                  from shards s join jobs j on j.id = s.job_id
-                 where j.state = 'running' and s.state = 'queued'
-                   and (
-                       s.errors = 0
-                       or not exists (
-                           select from attempts a
-                           where a.job_id = s.job_id and a.shard = s.index and a.worker_id = $1
-                             and a.outcome = 'failed'
-                       )
-                       or not exists (
-                           select from workers w
-                           where w.id <> $1 and w.stopped_at is null
-                             and w.lease_until > coalesce($5, now())
-                       )
-                   )
+                 where j.state = 'running' and s.state = 'queued' and ",
+            may_try!("s.errors", "a.job_id = s.job_id and a.shard = s.index"),
+            "
                  order by s.job_id, s.index
                  limit 1
                  for no key update of s skip locked
@@ -230,8 +231,8 @@ impl Store {
                  from taken
                  returning fence
              )
-             select attempt.fence, taken.* from taken, attempt",
-        )
+             select attempt.fence, taken.* from taken, attempt"
+        ))
         .bind(claimant.worker)
         .bind(claimant.device)
         .bind(claimant.device_kind)
