@@ -1,6 +1,7 @@
 //! The heartbeat: one thread that renews the leases and waits for nothing else, so that neither a
 //! busy device nor a slow disk loses them.
 
+use std::collections::BTreeSet;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,7 @@ impl Heartbeat {
 
     async fn beat(&self, leases: &Leases, stop: &CancellationToken) {
         let mut store = None;
+        let mut not_held = BTreeSet::new();
         let mut renewed_at = Instant::now();
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -65,8 +67,8 @@ impl Heartbeat {
                 _ = ticks.tick() => {}
             }
             // An answer that takes longer than the lease is no answer.
-            let renewal = tokio::time::timeout(self.lease, self.renew(&mut store, leases)).await;
-            match renewal {
+            let renewal = self.renew(&mut store, leases, &mut not_held);
+            match tokio::time::timeout(self.lease, renewal).await {
                 Ok(Ok(())) => renewed_at = Instant::now(),
                 Ok(Err(error)) => self.unreachable(leases, renewed_at, &error.to_string()),
                 Err(_) => self.unreachable(leases, renewed_at, "no answer within the lease"),
@@ -74,7 +76,14 @@ impl Heartbeat {
         }
     }
 
-    async fn renew(&self, store: &mut Option<Store>, leases: &Leases) -> Result<(), StoreError> {
+    /// Renews what is held, stops what has ended, and gives back what was in no hands at this
+    /// beat and the one before.
+    async fn renew(
+        &self,
+        store: &mut Option<Store>,
+        leases: &Leases,
+        not_held: &mut BTreeSet<i64>,
+    ) -> Result<(), StoreError> {
         let store = match store {
             Some(store) => store,
             None => store.insert(Store::connect(&self.database_url, 1).await?),
@@ -90,6 +99,11 @@ impl Heartbeat {
             answer => answer?,
         };
         leases.stop_ended(&asked, &live);
+        let before = std::mem::replace(not_held, leases.not_held(&live));
+        for fence in not_held.intersection(&before) {
+            tracing::warn!(fence, "giving back a claim whose answer was lost");
+            store.release_attempt(self.worker, *fence).await?;
+        }
         Ok(())
     }
 
@@ -108,5 +122,84 @@ impl Heartbeat {
             );
             leases.stop_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_api::{
+        Convention, DatasetRef, Dtype, DtypeRequest, JobRequest, Method, MethodRequest,
+    };
+    use assay_store::{Claimant, NewJob};
+    use assay_testkit::{LIMIT, TestDatabase, eventually};
+    use uuid::Uuid;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_mins(1);
+
+    async fn post_job(store: &Store) {
+        let request = JobRequest {
+            name: None,
+            model: "m".to_owned(),
+            datasets: vec![DatasetRef::at("d")],
+            method: MethodRequest::default(),
+            dtype: DtypeRequest::Auto,
+            tags: [].into(),
+        };
+        let new = NewJob {
+            id: Uuid::now_v7(),
+            request: &request,
+            body: &serde_json::json!({}),
+            idempotency_key: None,
+            method: &Method {
+                convention: Convention::Rolling,
+                window: 8,
+            },
+            dtype: Dtype::Float32,
+        };
+        store.create_job(&new).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_claim_whose_answer_was_lost_is_given_back() {
+        let database = TestDatabase::fresh().await;
+        let store = Store::connect(database.url(), 2).await.unwrap();
+        store.migrate().await.unwrap();
+        let heartbeat = Heartbeat {
+            database_url: database.url().to_owned(),
+            worker: Uuid::now_v7(),
+            name: "w".to_owned(),
+            devices: vec![],
+            interval: Duration::from_millis(50),
+            lease: LEASE,
+        };
+        let worker = heartbeat.worker;
+        let (leases, stop) = (Leases::default(), CancellationToken::new());
+        store
+            .register_worker(&heartbeat.registration(), LEASE, None)
+            .await
+            .unwrap();
+        post_job(&store).await;
+        post_job(&store).await;
+        let claimant = Claimant {
+            worker,
+            device: "cpu:0",
+            device_kind: "test",
+            lease: LEASE,
+        };
+        let held = store.claim(&claimant, None).await.unwrap().unwrap();
+        let lease = leases.hold(held.fence);
+        let lost = store.claim(&claimant, None).await.unwrap().unwrap();
+
+        let beating = heartbeat.start(leases, stop.clone()).unwrap();
+        let again = eventually("the lost claim to be given back", LIMIT, async || {
+            store.claim(&claimant, None).await.unwrap()
+        })
+        .await;
+        assert_eq!(again.job, lost.job);
+        assert!(!lease.is_stopped(), "what is held goes on");
+        stop.cancel();
+        beating.join().unwrap();
     }
 }

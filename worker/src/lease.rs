@@ -1,6 +1,6 @@
 //! The attempts this worker holds, shared between the devices and the heartbeat.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,6 +89,17 @@ impl Leases {
         }
     }
 
+    /// Those of this worker's `live` attempts that nobody here holds. One that stays so is an
+    /// orphan: the answer to its claim was lost on the way. One that does not was just being
+    /// claimed or ended.
+    pub(crate) fn not_held(&self, live: &[i64]) -> BTreeSet<i64> {
+        let held = lock(&self.held);
+        live.iter()
+            .copied()
+            .filter(|fence| !held.contains_key(fence))
+            .collect()
+    }
+
     /// Stops all attempts.
     pub(crate) fn stop_all(&self) {
         lock(&self.held).values().for_each(|lease| lease.stop());
@@ -116,6 +127,7 @@ mod tests {
         assert!(!third.is_stopped(), "it was claimed after the question");
         leases.drop_lease(&first);
         assert_eq!(leases.to_renew(), [2, 3]);
+        assert_eq!(leases.not_held(&[1, 2, 3, 4]), [1, 4].into());
     }
 
     #[test]
