@@ -112,6 +112,11 @@ impl Client {
         }
     }
 
+    /// Tells the user what goes on.
+    pub(crate) fn say(&self, text: &str) {
+        (self.notice)(text);
+    }
+
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -151,7 +156,7 @@ impl Client {
             }
             if first {
                 let seconds = PATIENCE.as_secs();
-                (self.notice)(&format!("{}; trying again for {seconds} s", failure.error));
+                self.say(&format!("{}; trying again for {seconds} s", failure.error));
             }
             first = false;
             sleep(pause).await;

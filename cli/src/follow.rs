@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use assay_api::{Job, JobState};
+use assay_api::{Job, JobState, Readiness};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::{Instant, sleep};
 
@@ -11,6 +11,8 @@ use crate::client::{Answer, Client, ClientError, Retry};
 use crate::numbers::{duration, grouped, rate};
 
 const POLL: Duration = Duration::from_millis(500);
+/// Looks that find a job queued before it is said that nobody is there to take it up.
+const QUEUED_LOOKS: u32 = 4;
 /// Between two lines of the same state where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -20,15 +22,30 @@ pub(crate) async fn follow(client: &Client, job: Job) -> Result<Answer<Job>, Cli
     let mut display = Display::new();
     let client = &display.client(client);
     display.show(&job);
+    let mut queued = 0;
     loop {
         let answer: Answer<Job> = client.get(&path, Retry::Always).await?;
         display.show(&answer.value);
+        if answer.value.state == JobState::Queued {
+            queued += 1;
+            if queued == QUEUED_LOOKS {
+                mention_missing_workers(client).await?;
+            }
+        }
         if answer.value.state.is_final() {
             display.finish();
             return Ok(answer);
         }
         sleep(POLL).await;
     }
+}
+
+async fn mention_missing_workers(client: &Client) -> Result<(), ClientError> {
+    let answer: Answer<Readiness> = client.get("/readyz", Retry::Always).await?;
+    if answer.value.workers == 0 {
+        client.say("the job waits, but no worker is live; start one with `assay-worker run`");
+    }
+    Ok(())
 }
 
 enum Display {

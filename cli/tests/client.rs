@@ -164,6 +164,22 @@ async fn a_job_is_followed_over_an_interruption_to_its_table() {
 }
 
 #[tokio::test]
+async fn a_job_that_nobody_takes_up_is_explained() {
+    let mut answers = vec![(201, job("queued", 0, "null"))];
+    answers.extend(vec![(200, job("queued", 0, "null")); 4]);
+    let nobody = r#"{"status": "ready", "database": true, "workers": 0}"#;
+    answers.push((200, nobody.to_owned()));
+    answers.extend([(200, job("succeeded", 1000, "null")), (200, result())]);
+    let arguments = ["submit", "--model", "m", "--dataset", "d.txt", "--wait"];
+    let (output, script) = assay(&arguments, &answers).await;
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("no worker is live"), "{errors}");
+    let script = script.lock().unwrap();
+    assert_eq!(script.requests[5].trim(), "GET /readyz");
+}
+
+#[tokio::test]
 async fn a_job_that_does_not_succeed_is_exit_code_1() {
     let error = r#"{"code": "E4003", "detail": "line 3 is not JSON", "field": "datasets[0]"}"#;
     let failed = job("failed", 0, error);
