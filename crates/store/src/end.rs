@@ -3,7 +3,7 @@
 use assay_api::{ErrorCode, JobError, JobId, ShardLocation, WorkerId};
 use sqlx::{FromRow, PgConnection};
 
-use crate::rows::{bigint, to_json};
+use crate::rows::{bigint, detail, to_json};
 use crate::{Store, StoreError};
 
 /// Compute errors of one shard (or of a job's planning) that fail the job.
@@ -61,6 +61,7 @@ impl Store {
         let Some((mut tx, _)) = self.lock_job(job).await? else {
             return Ok(());
         };
+        let detail = detail(&failure.detail);
         let ended: Option<Ended> = sqlx::query_as(
             "update attempts a
              set outcome = 'failed', finished_at = now(), error_code = $3, error = $4,
@@ -72,7 +73,7 @@ impl Store {
         .bind(fence)
         .bind(worker)
         .bind(failure.code.as_str())
-        .bind(&failure.detail)
+        .bind(&detail)
         .bind(bigint(failure.computed_tokens)?)
         .fetch_optional(&mut *tx)
         .await?;
@@ -81,7 +82,7 @@ impl Store {
         if failure.is_final || errors >= MAX_ERRORS {
             let error = JobError {
                 code: failure.code,
-                detail: failure.detail.clone(),
+                detail,
                 field: failure.field.clone(),
                 shard: location(ended.shard, &ended.worker),
             };

@@ -20,6 +20,21 @@ pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<serde_json::Value, Stor
     serde_json::to_value(value).map_err(|e| StoreError::Unexpected(e.to_string()))
 }
 
+/// Longest text about an error, in characters. It may quote what a file holds, however long.
+const MAX_DETAIL: usize = 2000;
+
+/// A text about an error as PostgreSQL takes it: with NUL, which it refuses, written `\0`, and cut
+/// short. An error that cannot be stored would end its worker instead of its job, and then the
+/// next worker.
+pub(crate) fn detail(text: &str) -> String {
+    let mut characters = text.chars();
+    let mut stored: String = characters.by_ref().take(MAX_DETAIL).collect();
+    if characters.next().is_some() {
+        stored.push_str(" [..]");
+    }
+    stored.replace('\0', "\\0")
+}
+
 /// A count of the database, which has no unsigned integers.
 pub(crate) fn count<N: TryInto<u64> + Copy + std::fmt::Display>(n: N) -> Result<u64, StoreError> {
     n.try_into()

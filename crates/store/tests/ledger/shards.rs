@@ -269,6 +269,31 @@ async fn a_final_error_fails_the_job_at_once() {
 }
 
 #[tokio::test]
+async fn an_error_that_quotes_anything_can_be_stored() {
+    let ledger = Ledger::fresh().await;
+    let worker = ledger.worker("w").await;
+    for (detail, stored) in [
+        ("field `a\0b`", "field `a\\0b`".to_owned()),
+        (&*"\u{fc}".repeat(2000), "\u{fc}".repeat(2000)),
+        (&*"\u{fc}".repeat(2001), "\u{fc}".repeat(2000) + " [..]"),
+    ] {
+        let job = ledger.job(&["a"]).await;
+        let fence = ledger.claim(worker).await.unwrap().fence;
+        let failure = AttemptFailure {
+            detail: detail.to_owned(),
+            ..failure(true)
+        };
+        ledger
+            .store
+            .fail_attempt(worker, fence, &failure)
+            .await
+            .unwrap();
+        let error = ledger.state(job).await.error.unwrap();
+        assert_eq!(error.detail, stored);
+    }
+}
+
+#[tokio::test]
 async fn twenty_losses_fail_the_job_and_suspect_memory() {
     let ledger = Ledger::fresh().await;
     let worker = ledger.worker("w").await;
