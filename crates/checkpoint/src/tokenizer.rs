@@ -1,6 +1,8 @@
 //! Text to token ids.
 
-use tokenizers::Tokenizer;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokenizers::{ModelWrapper, Tokenizer};
 
 use crate::CheckpointError;
 
@@ -32,6 +34,15 @@ impl TextTokenizer {
     ) -> Result<Self, CheckpointError> {
         let unusable =
             |error: tokenizers::Error| CheckpointError::tokenizer(file, error.to_string());
+        if let ModelWrapper::BPE(model) = inner.get_model()
+            && let Some(dropout) = model.dropout.filter(|dropout| *dropout > 0.0)
+        {
+            let detail = format!(
+                "it has a dropout of {dropout}, by which one text gives other tokens each time; \
+                 set `dropout` to null"
+            );
+            return Err(CheckpointError::tokenizer(file, detail));
+        }
         inner.with_truncation(None).map_err(unusable)?;
         inner.with_padding(None);
         let largest = inner.get_vocab(true).into_values().max().ok_or_else(|| {
@@ -39,7 +50,7 @@ impl TextTokenizer {
         })?;
         // What the post-processor does is asked of it, not of the flags beside it, which it may
         // not follow.
-        let empty = inner.encode_fast("", true).map_err(unusable)?;
+        let empty = without_panic(|| inner.encode_fast("", true)).map_err(unusable)?;
         let adds_bos = special.bos.is_some() && empty.get_ids().first().copied() == special.bos;
         Ok(Self {
             file: file.to_owned(),
@@ -67,9 +78,7 @@ impl TextTokenizer {
     /// # Errors
     /// The tokenizer has no token for a part of the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, CheckpointError> {
-        let encoding = self
-            .inner
-            .encode_fast(text, false)
+        let encoding = without_panic(|| self.inner.encode_fast(text, false))
             .map_err(|error| self.refused(&error))?;
         Ok(encoding.get_ids().to_vec())
     }
@@ -79,8 +88,8 @@ impl TextTokenizer {
     /// # Errors
     /// The tokenizer has no token for a part of a text.
     pub fn encode_batch(&self, texts: &[&str]) -> Result<Vec<Vec<u32>>, CheckpointError> {
-        let encodings = self.inner.encode_batch_fast(texts.to_vec(), false);
-        let encodings = encodings.map_err(|error| self.refused(&error))?;
+        let encodings = without_panic(|| self.inner.encode_batch_fast(texts.to_vec(), false))
+            .map_err(|error| self.refused(&error))?;
         Ok(encodings
             .iter()
             .map(|encoding| encoding.get_ids().to_vec())
@@ -130,4 +139,11 @@ impl TextTokenizer {
             format!("the text cannot be tokenized ({error})"),
         )
     }
+}
+
+/// The tokenizers crate panics at some texts with some tokenizers, such as a normalizer that
+/// replaces the empty string. That is the tokenizer's fault, and every attempt would meet it.
+fn without_panic<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> tokenizers::Result<T> {
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err("its parts contradict each other".into()))
 }

@@ -148,10 +148,32 @@ fn tokenizers() {
         (|s| s.remove("tokenizer.json"), TokenizerUnusable, &["tokenizer.json", "save_pretrained"]),
         (|s| s.write("tokenizer.json", "{}"), TokenizerUnusable, &["model/tokenizer.json"]),
         (|s| s.edit_json("tokenizer.json", |tokenizer| {tokenizer["model"]["merges"] = json!([["a", "b".repeat(100)]])}), TokenizerUnusable, &["model/tokenizer.json"]),
+        (|s| s.edit_json("tokenizer.json", |tokenizer| {tokenizer["model"]["dropout"] = json!(0.1)}), TokenizerUnusable, &["model/tokenizer.json", "dropout of 0.1"]),
         (|s| s.write("tokenizer_config.json", "{"), CheckpointUnreadable, &["tokenizer_config.json"]),
         (|s| s.edit_json("tokenizer_config.json", |config| {config["bos_token"] = json!("<bos>")}), TokenizerUnusable, &["`bos_token`", "<bos>"]),
         (|s| { s.edit_json("tokenizer.json", |tokenizer| {tokenizer["model"]["vocab"]["zzz"] = json!(320);})}, TokenizerUnusable, &["320", "320 rows"]),
     ]);
+}
+
+/// Some tokenizers are whole, and panic only at a text.
+#[test]
+fn a_text_that_makes_the_tokenizers_crate_panic_is_an_error() {
+    let sandbox = Sandbox::of("llama_gqa");
+    sandbox.edit_json("tokenizer.json", |tokenizer| {
+        tokenizer["normalizer"] =
+            json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"});
+    });
+    let tokenizer = Checkpoint::open(sandbox.path()).unwrap().tokenizer();
+    let tokenizer = tokenizer.unwrap();
+    for text in ["hello world", "a"] {
+        let errors = [
+            tokenizer.encode(text).map(|_| ()).unwrap_err(),
+            tokenizer.encode_batch(&[text]).map(|_| ()).unwrap_err(),
+        ];
+        for (index, error) in errors.iter().enumerate() {
+            assert_refused(index, error, TokenizerUnusable, &["model/tokenizer.json"]);
+        }
+    }
 }
 
 /// A merge whose result is longer than every token makes the tokenizers crate index out of bounds.
