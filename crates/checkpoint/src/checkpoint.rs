@@ -87,7 +87,7 @@ impl Checkpoint {
     /// files in name order.
     ///
     /// # Errors
-    /// A file cannot be read, or the cache cannot be written.
+    /// A file cannot be read.
     pub fn digest(&self, cache: &DigestCache) -> Result<String, CheckpointError> {
         let file = |path: &Path, label: &str| {
             cache

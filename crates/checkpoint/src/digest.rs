@@ -27,7 +27,7 @@ impl DigestCache {
     /// SHA-256 of the file's bytes in hexadecimal.
     ///
     /// # Errors
-    /// The file cannot be read, or the cache cannot be written.
+    /// The file cannot be read.
     pub fn file(&self, path: &Path) -> io::Result<String> {
         let mut file = File::open(path)?;
         let key = key(&file.metadata()?);
@@ -41,7 +41,8 @@ impl DigestCache {
         let digest = hash(&mut file)?;
         // A file that changed while it was read has another key by now; its digest is of no state.
         if key == self::key(&file.metadata()?) {
-            self.store(&entry, &digest)?;
+            // A full disk costs the next caller time. It is no fault of the file.
+            let _ = self.store(&entry, &digest);
         }
         Ok(digest)
     }

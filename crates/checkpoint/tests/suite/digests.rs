@@ -66,3 +66,13 @@ fn an_entry_is_believed_until_it_is_damaged() {
     assert_eq!(fs::read_to_string(&entry).unwrap(), abc);
     assert!(cache.file(&dir.path().join("absent")).is_err());
 }
+
+#[test]
+fn a_cache_that_cannot_be_written_costs_nothing_but_time() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "abc").unwrap();
+    // Below a file there can be no directory, not even for root.
+    let cache = DigestCache::new(&path.join("cache"));
+    assert!(cache.file(&path).unwrap().starts_with("ba7816bf"));
+}
