@@ -114,6 +114,8 @@ fn load<'a>(
         *loaded = None;
         tracing::info!(device = %spec, digest = job.digest, dtype = job.dtype.as_str(), "loading");
         let decoder = Decoder::load(&job.checkpoint, job.dtype, tch_device(spec))?;
+        // Loading takes a while, and the digest was taken before it.
+        job.checkpoint.check_unwritten()?;
         *loaded = Some(Loaded {
             digest: job.digest.clone(),
             dtype: job.dtype,

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use assay_api::Dtype;
 
-use crate::digest::sha256;
+use crate::digest::{FileState, sha256};
 use crate::directory::{self, Directory};
 use crate::gguf::{self, Gguf};
-use crate::tensor::{Format, StoredTensor, Tensors};
+use crate::tensor::{Format, StoredTensor, Tensors, WeightFile};
 use crate::tokenizer::TextTokenizer;
 use crate::{Architecture, CheckpointError, DigestCache, Slot, Weight, hf_tokenizer};
 
@@ -86,19 +86,30 @@ impl Checkpoint {
     /// listing that `sha256sum` prints (`<hex>  <name>` a line) of config.json and the weight
     /// files in name order.
     ///
+    /// The weights are those that were mapped by [`Checkpoint::open`]: a file that has been written
+    /// or replaced since then is refused.
+    ///
     /// # Errors
-    /// A file cannot be read.
+    /// A file cannot be read, or is another one by now.
     pub fn digest(&self, cache: &DigestCache) -> Result<String, CheckpointError> {
         let file = |path: &Path, label: &str| {
             cache
                 .file(path)
                 .map_err(|error| CheckpointError::io(label, error))
         };
+        let mapped = |weights: &WeightFile| {
+            let (hex, state) = cache
+                .file_in_state(&weights.path)
+                .map_err(|error| CheckpointError::io(&weights.label, error))?;
+            state
+                .has_same_content(weights.map.state())
+                .then_some(hex)
+                .ok_or_else(|| CheckpointError::Changed {
+                    file: weights.label.clone(),
+                })
+        };
         let hex = match &self.source {
-            Source::Gguf(_) => {
-                let weights = &self.files.files[0];
-                file(&weights.path, &weights.label)?
-            }
+            Source::Gguf(_) => mapped(&self.files.files[0])?,
             Source::Directory(directory) => {
                 let config = directory::CONFIG;
                 let mut digests = BTreeMap::from([(
@@ -111,7 +122,7 @@ impl Checkpoint {
                         .file_name()
                         .unwrap_or_default()
                         .to_string_lossy();
-                    digests.insert(name.into_owned(), file(&weights.path, &weights.label)?);
+                    digests.insert(name.into_owned(), mapped(weights)?);
                 }
                 sha256(|hasher| {
                     use sha2::Digest as _;
@@ -122,6 +133,25 @@ impl Checkpoint {
             }
         };
         Ok(format!("sha256:{hex}"))
+    }
+
+    /// Finds weight files that were written in place since they were mapped, so that what was read
+    /// of them may not be what the digest is of. One that another took the place of is none of
+    /// them: the map keeps the old one.
+    ///
+    /// # Errors
+    /// A file was written.
+    pub fn check_unwritten(&self) -> Result<(), CheckpointError> {
+        for weights in &self.files.files {
+            let mapped = weights.map.state();
+            let now = weights.path.metadata().ok().as_ref().map(FileState::of);
+            if now.is_some_and(|now| now.is_of_same_file(mapped) && !now.has_same_content(mapped)) {
+                return Err(CheckpointError::Changed {
+                    file: weights.label.clone(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The tokenizer that comes with the checkpoint.

@@ -29,22 +29,30 @@ impl DigestCache {
     /// # Errors
     /// The file cannot be read.
     pub fn file(&self, path: &Path) -> io::Result<String> {
+        Ok(self.file_in_state(path)?.0)
+    }
+
+    /// SHA-256 of the file, and the state in which it was opened.
+    pub(crate) fn file_in_state(&self, path: &Path) -> io::Result<(String, FileState)> {
         let mut file = File::open(path)?;
-        let key = key(&file.metadata()?);
+        let state = FileState::of(&file.metadata()?);
+        let key = state.key();
         let entry = self.dir.join(&key);
         if let Some(digest) = fs::read_to_string(&entry)
             .ok()
             .filter(|text| is_digest(text))
         {
-            return Ok(digest);
+            return Ok((digest, state));
         }
         let digest = hash(&mut file)?;
-        // A file that changed while it was read has another key by now; its digest is of no state.
-        if key == self::key(&file.metadata()?) {
+        let after = FileState::of(&file.metadata()?);
+        // A file that changed while it was read is in another state by now, and its digest is of
+        // none.
+        if after == state {
             // A full disk costs the next caller time. It is no fault of the file.
             let _ = self.store(&entry, &digest);
         }
-        Ok(digest)
+        Ok((digest, after))
     }
 
     fn store(&self, entry: &Path, digest: &str) -> io::Result<()> {
@@ -84,17 +92,51 @@ fn hex(bytes: &[u8]) -> String {
         })
 }
 
-fn key(metadata: &Metadata) -> String {
-    format!(
-        "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
-        metadata.dev(),
-        metadata.ino(),
-        metadata.size(),
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-        metadata.ctime(),
-        metadata.ctime_nsec(),
-    )
+/// What the file system says of a file's content. Every write changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileState {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether both are states of one file, and not of two that had one name after the other.
+    pub(crate) fn is_of_same_file(self, other: Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// Whether the file was not written in between. A link or a change of permissions, which the
+    /// time of change shows too, leaves the content as it was.
+    pub(crate) fn has_same_content(self, other: Self) -> bool {
+        let written = |state: Self| (state.size, state.modified);
+        self.is_of_same_file(other) && written(self) == written(other)
+    }
+
+    fn key(self) -> String {
+        let Self {
+            device,
+            inode,
+            size,
+            modified: (seconds, nanoseconds),
+            changed: (change, nanochange),
+        } = self;
+        format!(
+            "{device:x}-{inode:x}-{size:x}-{seconds:x}.{nanoseconds:x}-{change:x}.{nanochange:x}"
+        )
+    }
 }
 
 fn is_digest(text: &str) -> bool {

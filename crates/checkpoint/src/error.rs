@@ -44,6 +44,15 @@ pub enum CheckpointError {
         /// Where and how.
         detail: String,
     },
+    /// A file was written or replaced while it was being used.
+    #[error(
+        "{file} changed while it was read; write checkpoints aside and rename them, and submit \
+         the job anew"
+    )]
+    Changed {
+        /// The file.
+        file: String,
+    },
     /// The configuration lacks a field or has an impossible value in it.
     #[error("{file}: field `{field}` {detail}; correct the configuration")]
     Configuration {
@@ -164,6 +173,7 @@ impl CheckpointError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Io { .. }
+            | Self::Changed { .. }
             | Self::NotACheckpoint { .. }
             | Self::Damaged { .. }
             | Self::Configuration { .. } => ErrorCode::CheckpointUnreadable,

@@ -6,19 +6,31 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 
+use crate::digest::FileState;
+
 /// The bytes of a file, mapped.
 #[derive(Debug)]
-pub(crate) struct MappedFile(memmap2::Mmap);
+pub(crate) struct MappedFile {
+    map: memmap2::Mmap,
+    state: FileState,
+}
 
 impl MappedFile {
     /// Maps the whole of a file.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = open_regular(path)?;
+        let state = FileState::of(&file.metadata()?);
         // SAFETY: the map is read-only and private to this process. Another process that
         // truncates the file while it is mapped ends this one with SIGBUS, and one that writes
-        // to it changes what is read; checkpoints are replaced, not written in place, and the
-        // digest that is pinned with a job shows a change.
-        unsafe { memmap2::Mmap::map(&file) }.map(Self)
+        // to it changes what is read; checkpoints are replaced, not written in place, and
+        // `Checkpoint::check_unwritten` finds one that was.
+        let map = unsafe { memmap2::Mmap::map(&file) }?;
+        Ok(Self { map, state })
+    }
+
+    /// The state of the file when it was mapped.
+    pub(crate) fn state(&self) -> FileState {
+        self.state
     }
 }
 
@@ -37,6 +49,6 @@ impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.map
     }
 }

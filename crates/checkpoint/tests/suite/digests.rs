@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use assay_checkpoint::{Checkpoint, DigestCache};
+use assay_checkpoint::{Checkpoint, CheckpointError, DigestCache};
 use tempfile::TempDir;
 
 use crate::sandbox::{Sandbox, fixture};
@@ -75,4 +75,40 @@ fn a_cache_that_cannot_be_written_costs_nothing_but_time() {
     // Below a file there can be no directory, not even for root.
     let cache = DigestCache::new(&path.join("cache"));
     assert!(cache.file(&path).unwrap().starts_with("ba7816bf"));
+}
+
+/// Numbers must not come from other bytes than those that the digest names.
+#[test]
+fn a_file_that_changes_under_an_opened_checkpoint_is_noticed() {
+    let dir = TempDir::new().unwrap();
+    let cache = DigestCache::new(dir.path());
+    for case in ["llama_gqa", "sharded_llama"] {
+        let sandbox = Sandbox::of(case);
+        let weights = fs::read_dir(sandbox.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ext| ext == "safetensors"))
+            .max()
+            .unwrap();
+        let bytes = fs::read(&weights).unwrap();
+        let opened = Checkpoint::open(sandbox.path()).unwrap();
+        opened.digest(&cache).unwrap();
+        opened.check_unwritten().unwrap();
+        fs::hard_link(&weights, sandbox.file("link")).unwrap();
+        opened.digest(&cache).unwrap();
+        opened.check_unwritten().unwrap();
+
+        let aside = sandbox.file("aside");
+        fs::write(&aside, &bytes).unwrap();
+        fs::rename(&aside, &weights).unwrap();
+        opened.check_unwritten().unwrap();
+        let error = opened.digest(&cache).unwrap_err();
+        assert!(matches!(error, CheckpointError::Changed { .. }), "{error}");
+
+        let opened = Checkpoint::open(sandbox.path()).unwrap();
+        fs::write(&weights, &bytes).unwrap();
+        let error = opened.check_unwritten().unwrap_err();
+        assert!(matches!(error, CheckpointError::Changed { .. }), "{error}");
+        assert!(opened.digest(&cache).is_err());
+    }
 }
