@@ -85,6 +85,13 @@ fn document(line: &[u8], field: &str) -> Result<String, LineFault> {
     let text = str::from_utf8(line).map_err(|e| LineFault::NotUtf8 {
         offset: e.valid_up_to(),
     })?;
+    if text.starts_with('\u{feff}') {
+        // It cannot be seen, so the parser's "expected value" would not help.
+        return Err(LineFault::NotJson {
+            column: 1,
+            detail: "a byte order mark; save the file without one".to_owned(),
+        });
+    }
     let value = serde_json::from_str(text).map_err(|e| not_json(&e))?;
     let Value::Object(mut object) = value else {
         return Err(LineFault::NotAnObject {

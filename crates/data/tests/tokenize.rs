@@ -351,6 +351,10 @@ fn a_bad_line_is_named() {
         (b"{\"text\": \"\xff\"}", LineFault::NotUtf8 { offset: 10 }),
         (b"plain text", not_json(1, "expected value")),
         (
+            "\u{feff}{\"text\": \"a\"}".as_bytes(),
+            not_json(1, "a byte order mark; save the file without one"),
+        ),
+        (
             b"{\"text\": \"a\"",
             not_json(12, "EOF while parsing an object"),
         ),
