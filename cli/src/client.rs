@@ -225,6 +225,8 @@ fn innermost(error: &reqwest::Error) -> String {
     }
     if error.is_timeout() {
         format!("no answer in time ({cause})")
+    } else if error.is_builder() {
+        format!("not a URL such as http://127.0.0.1:8080 ({cause})")
     } else {
         cause.to_string()
     }
