@@ -13,6 +13,8 @@ readonly assay=${CARGO_TARGET_DIR:-$root/target}/release/assay
 exec 8>"$demo/.lock"
 flock --nonblock 8 || die "another demo is still running (its log: $log)"
 rm -rf "$demo/state"
+# Emptied here and not by the service's redirection: what follows the log could read an old address.
+: >"$log"
 
 # One thread a core, up to four: enough to see several devices share a job.
 cores=$(nproc)
@@ -24,7 +26,7 @@ stop() {
 }
 say "starting PostgreSQL, the server and a worker with the devices $devices (log: $log)"
 "$assay" up --listen 127.0.0.1:0 --model-root "$demo/models" --data-root "$root/demo" \
-    --state-dir "$demo/state" --workers 1 --devices "$devices" >"$log" 2>&1 &
+    --state-dir "$demo/state" --workers 1 --devices "$devices" >>"$log" 2>&1 &
 service=$!
 trap stop EXIT
 

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use assay_api::{Job, JobId};
 use reqwest::Method;
 
-use crate::client::{Retry, ServerArgs};
+use crate::client::{Retry, ServerArgs, job_id};
 use crate::{Outcome, output};
 
 /// Cancel a job. Its running shards stop within seconds; a job that has ended stays as it is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Cancel {
     /// Id of the job
+    #[arg(value_parser = job_id)]
     id: JobId,
     /// Print the server's JSON
     #[arg(long)]

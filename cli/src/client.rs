@@ -4,7 +4,7 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assay_api::Problem;
+use assay_api::{JobId, Problem};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
@@ -93,6 +93,12 @@ pub(crate) enum Retry {
     Interrupted,
     /// The server was there a moment ago.
     Always,
+}
+
+/// The id of a job on the command line.
+pub(crate) fn job_id(text: &str) -> Result<JobId, String> {
+    text.parse()
+        .map_err(|_| "a job's id is a UUID; `assay jobs` lists them".to_owned())
 }
 
 /// A client of one server.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use assay_api::{JobId, JobResult};
 
-use crate::client::{Client, ClientError, Retry, ServerArgs};
+use crate::client::{Client, ClientError, Retry, ServerArgs, job_id};
 use crate::table::render;
 use crate::{Outcome, output};
 
@@ -12,6 +12,7 @@ use crate::{Outcome, output};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Results {
     /// Id of the job
+    #[arg(value_parser = job_id)]
     id: JobId,
     /// Print the server's JSON
     #[arg(long)]

@@ -69,12 +69,21 @@ fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<JsonBody<T>, ApiError> {
-    let value = serde_json::from_slice(bytes).map_err(|error| {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         ApiError::new(
             ErrorCode::MalformedJson,
             format!("the body is not JSON: {error}"),
         )
     })?;
+    // serde would take an array for the fields in their order.
+    if !value.is_object() {
+        let detail = "is not a JSON object; send one, such as {\"model\": .., \"datasets\": [..]}";
+        return Err(ApiError::of_field(
+            ErrorCode::InvalidRequest,
+            "body",
+            detail,
+        ));
+    }
     // From the bytes and not from `value`, which has silently dropped repeated fields.
     let typed = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(bytes))
         .map_err(|error| {

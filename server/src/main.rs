@@ -73,9 +73,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 fn log_to_stderr(format: LogFormat) {
     use tracing_subscriber::EnvFilter;
 
-    let filter = EnvFilter::builder()
-        .with_default_directive(tracing::Level::INFO.into())
-        .from_env_lossy();
+    // PostgreSQL's notices are of no use here.
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
     let subscriber = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())

@@ -78,12 +78,18 @@ impl Config {
     }
 }
 
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_hours(24);
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| format!("{text:?} is not a number of seconds"))?;
     Duration::try_from_secs_f64(seconds)
         .ok()
-        .filter(|duration| *duration >= Duration::from_millis(100))
-        .ok_or_else(|| format!("{text} is too small: use 0.1 s or more"))
+        .filter(|duration| (SHORTEST..=LONGEST).contains(duration))
+        .ok_or_else(|| {
+            let (shortest, longest) = (SHORTEST.as_secs_f64(), LONGEST.as_secs());
+            format!("takes {shortest} to {longest} seconds, not {text}")
+        })
 }

@@ -74,12 +74,15 @@ impl Failure {
     }
 }
 
-/// A file that cannot be read here may be readable on another node; everything else follows from
-/// its content, which digests pin.
+/// A file that cannot be read here may be readable on another node, and that node may have more
+/// memory; everything else follows from the file's content, which digests pin.
 fn follows_from_content(code: ErrorCode) -> bool {
     !matches!(
         code,
-        ErrorCode::CheckpointUnreadable | ErrorCode::DatasetUnreadable | ErrorCode::Internal
+        ErrorCode::CheckpointUnreadable
+            | ErrorCode::DatasetUnreadable
+            | ErrorCode::OutOfMemory
+            | ErrorCode::Internal
     )
 }
 

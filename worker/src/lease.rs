@@ -1,20 +1,21 @@
 //! The attempts this worker holds, shared between the devices and the heartbeat.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
 
 /// A device that has not ended a micro-batch for this long is hung, whatever was predicted.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// ... and for this many times its predicted time.
-const PATIENCE_FACTOR: f64 = 10.0;
+const PATIENCE_FACTOR: u32 = 10;
 
 /// One attempt held by this worker.
 #[derive(Debug)]
 pub(crate) struct Lease {
     fence: i64,
-    stop: AtomicBool,
+    stop: CancellationToken,
     /// When the device must have advanced. None while no device works on it: reading datasets and
     /// loading a model take as long as the disk takes.
     deadline: Mutex<Option<Instant>>,
@@ -23,18 +24,24 @@ pub(crate) struct Lease {
 impl Lease {
     /// Whether to stop: the attempt has ended without us, or the worker is stopping.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_cancelled()
+    }
+
+    /// Returns once [`Lease::is_stopped`].
+    pub(crate) async fn stopped(&self) {
+        self.stop.cancelled().await;
     }
 
     /// Tells whoever works under this lease to stop after the running micro-batch.
     pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.cancel();
     }
 
     /// The device starts a micro-batch that should take `predicted`.
     pub(crate) fn advance(&self, predicted: Duration) {
-        let patience = PATIENCE.max(predicted.mul_f64(PATIENCE_FACTOR));
-        *lock(&self.deadline) = Some(Instant::now() + patience);
+        let patience = PATIENCE.max(predicted.saturating_mul(PATIENCE_FACTOR));
+        // None if it lies beyond what the clock can tell: then the device is never hung.
+        *lock(&self.deadline) = Instant::now().checked_add(patience);
     }
 
     fn is_hung(&self, now: Instant) -> bool {
@@ -53,7 +60,7 @@ impl Leases {
     pub(crate) fn hold(&self, fence: i64) -> Arc<Lease> {
         let lease = Arc::new(Lease {
             fence,
-            stop: AtomicBool::new(false),
+            stop: CancellationToken::new(),
             deadline: Mutex::new(None),
         });
         lock(&self.held).insert(fence, Arc::clone(&lease));

@@ -7,6 +7,9 @@ use tokio_util::sync::CancellationToken;
 
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Longest wait for an answer: a connection whose other end vanished without a word never gives
+/// one. Long enough to finish a dataset of millions of documents.
+const ANSWER: Duration = Duration::from_mins(2);
 /// How long a stopping worker still tries to give its claims back.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -26,7 +29,8 @@ where
     let mut wait = FIRST_WAIT;
     let mut give_up_at = None;
     loop {
-        let error = match call().await {
+        let answer = tokio::time::timeout(ANSWER, call()).await;
+        let error = match answer.unwrap_or(Err(StoreError::NoAnswer(ANSWER))) {
             Err(error) if error.is_transient() => error,
             answer => return answer,
         };

@@ -27,10 +27,11 @@ pub(crate) struct ShardWork {
 pub(crate) struct Rate(Option<f64>);
 
 impl Rate {
-    /// Seconds that `flops` should take; zero while nothing is known.
+    /// The time that `flops` should take; zero while nothing is known.
     fn predict(&self, flops: f64) -> Duration {
-        self.0
-            .map_or(Duration::ZERO, |rate| Duration::from_secs_f64(flops / rate))
+        self.0.map_or(Duration::ZERO, |rate| {
+            Duration::try_from_secs_f64(flops / rate).unwrap_or(Duration::MAX)
+        })
     }
 
     fn learn(&mut self, flops: f64, seconds: f64) {

@@ -92,7 +92,7 @@ impl Slot {
         }
         let Claim { fence, job, work } = claim;
         let result = match work {
-            Work::Plan(plan) => self.plan(fence, plan).await,
+            Work::Plan(plan) => self.plan(fence, plan, &lease).await,
             Work::Shard(shard) => {
                 tracing::debug!(%job, shard = shard.index, fence, "claimed");
                 self.shard(fence, job, shard, &lease).await
@@ -112,13 +112,13 @@ impl Slot {
         Ok(())
     }
 
-    async fn plan(&self, fence: i64, claim: PlanClaim) -> Result<(), Interrupted> {
+    async fn plan(&self, fence: i64, claim: PlanClaim, lease: &Lease) -> Result<(), Interrupted> {
         let host = self.resources.host().clone();
         let planning = tokio::task::spawn_blocking(move || plan_job(&host, &claim));
         let plan = tokio::select! {
             planned = planning => planned.map_err(|error| internal(&error))?.map_err(none_computed)?,
             // Planning leaves nothing behind but caches, so it can be left in the middle.
-            () = self.stopping.cancelled() => return Err(none_computed(Failure::Stopped)),
+            () = lease.stopped() => return Err(none_computed(Failure::Stopped)),
         };
         self.commit_plan(fence, &plan).await
     }
@@ -148,11 +148,11 @@ impl Slot {
         lease: &Arc<Lease>,
     ) -> Result<(), Interrupted> {
         let index = shard.index;
-        let resources = self
-            .resources
-            .get(job, &self.stopping)
-            .await
-            .map_err(none_computed)?;
+        let resources = tokio::select! {
+            opened = self.resources.get(job, &self.stopping) => opened.map_err(none_computed)?,
+            // Digests and tokens of large files take a while; the next attempt finds the caches.
+            () = lease.stopped() => return Err(none_computed(Failure::Stopped)),
+        };
         let work = ShardWork {
             shard,
             job: resources,

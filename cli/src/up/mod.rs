@@ -103,9 +103,11 @@ async fn supervise(up: &Up) -> anyhow::Result<()> {
     };
     let outcome = tokio::select! {
         outcome = service => outcome,
-        () = signals.next() => Ok(()),
+        () = signals.next() => {
+            eprintln!("assay up: stopping; once more to stop at once");
+            Ok(())
+        }
     };
-    eprintln!("assay up: stopping; once more to stop at once");
     tokio::select! {
         () = running.stop() => outcome,
         // The runtime drops the tasks, and a child that is dropped is killed.

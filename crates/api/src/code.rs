@@ -67,7 +67,7 @@ codes! {
 
     /// A shard failed while computing, twice.
     ComputeFailed = "E2001", 500, "Computation failed";
-    /// The device ran out of memory although the work was split as far as it goes.
+    /// A device or a host has too little memory.
     OutOfMemory = "E2002", 507, "Out of memory";
     /// A token's NLL is NaN or infinite.
     NonFinite = "E2003", 422, "Not a finite number";

@@ -35,7 +35,8 @@ pub struct DatasetRef {
     /// Take this many documents at most, from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_documents: Option<u64>,
-    /// Take whole documents while their tokens stay within this many, and always the first.
+    /// Take whole documents while their tokens stay within this many, and always
+    /// the first that has some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_tokens: Option<u64>,
 }
@@ -92,7 +93,8 @@ struct Options {
     /// Take this many documents at most, from the start.
     #[schema(minimum = 1)]
     limit_documents: Option<u64>,
-    /// Take whole documents while their tokens stay within this many, and always the first.
+    /// Take whole documents while their tokens stay within this many, and always
+    /// the first that has some.
     #[schema(minimum = 1)]
     limit_tokens: Option<u64>,
 }

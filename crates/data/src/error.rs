@@ -57,6 +57,21 @@ pub enum DataError {
         /// The dataset.
         file: String,
     },
+    /// Tokenizing would take more memory than there is.
+    #[error(
+        "{file}: tokenizing {megabytes} MB of text at once takes about {needed:.1} GB of memory, \
+         and this host has {available:.1} GB available; cut the text into documents, as a JSONL file"
+    )]
+    TooLargeForMemory {
+        /// The dataset.
+        file: String,
+        /// Size of the text in 10^6 bytes.
+        megabytes: u64,
+        /// Memory it takes, in 10^9 bytes.
+        needed: f64,
+        /// Memory there is, in 10^9 bytes.
+        available: f64,
+    },
     /// The tokenizer fails on a document.
     #[error(transparent)]
     Tokenizer(#[from] CheckpointError),
@@ -74,6 +89,7 @@ impl DataError {
             Self::Empty { .. } | Self::NothingToScore { .. } => ErrorCode::DatasetEmpty,
             Self::Changed { .. } => ErrorCode::DataDiffers,
             Self::Tokenizer(error) => error.code(),
+            Self::TooLargeForMemory { .. } => ErrorCode::OutOfMemory,
             Self::Cache(_) => ErrorCode::Internal,
         }
     }

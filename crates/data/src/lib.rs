@@ -7,6 +7,7 @@
 mod documents;
 mod error;
 mod map;
+mod memory;
 mod root;
 mod store;
 mod tokenize;

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::documents::{documents, file_name, unreadable};
 use crate::error::DataError;
+use crate::memory;
 use crate::store::{MAGIC, TokenStore, digest_text};
 use crate::writer::StoreWriter;
 
@@ -33,7 +34,8 @@ pub struct DatasetSource {
     pub field: String,
     /// Take this many documents at most, from the start.
     pub limit_documents: Option<u64>,
-    /// Take whole documents while their tokens stay within this many, and always the first.
+    /// Take whole documents while their tokens stay within this many, and always
+    /// the first that has some.
     pub limit_tokens: Option<u64>,
 }
 
@@ -121,10 +123,12 @@ fn write_tokens(
     'batches: while writer.tokens() < limit_tokens {
         let (batch, end) = next_batch(&mut documents);
         let texts: Vec<&str> = batch.iter().map(String::as_str).collect();
+        let bytes = texts.iter().map(|text| text.len() as u64).sum();
+        memory::check(&file_name(&source.path), bytes)?;
         for (text, ids) in texts.iter().zip(tokenizer.encode_batch(&texts)?) {
             let tokens = writer.tokens() + ids.len() as u64;
             let is_full = writer.tokens() >= limit_tokens;
-            if is_full || (tokens > limit_tokens && writer.documents() > 0) {
+            if is_full || (tokens > limit_tokens && writer.tokens() > 0) {
                 break 'batches;
             }
             writer

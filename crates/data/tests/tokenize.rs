@@ -234,6 +234,18 @@ fn limits_take_whole_documents() {
 }
 
 #[test]
+fn a_limit_is_not_used_up_by_documents_without_tokens() {
+    let bench = Bench::new();
+    let source = DatasetSource {
+        limit_tokens: Some(1),
+        ..bench.write("late.jsonl", jsonl(&["", "", "several tokens", "more"]))
+    };
+    let store = bench.tokenize(&source).unwrap();
+    assert_eq!(store.documents(), 3);
+    assert!(store.facts(2).tokens > 1);
+}
+
+#[test]
 fn a_fault_behind_the_limit_is_not_looked_at() {
     let bench = Bench::new();
     let source = bench.write("tail.jsonl", "{\"text\": \"good\"}\nbad\n");

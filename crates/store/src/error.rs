@@ -22,6 +22,9 @@ pub enum StoreError {
     /// A row does not hold what this program writes there.
     #[error("the ledger holds an unexpected value: {0}")]
     Unexpected(String),
+    /// A call was given up on.
+    #[error("the database gave no answer within {} s", .0.as_secs())]
+    NoAnswer(std::time::Duration),
     /// The worker is not (any longer) in the ledger.
     #[error("worker {0} is not registered")]
     UnknownWorker(assay_api::WorkerId),
@@ -31,8 +34,10 @@ impl StoreError {
     /// Whether the same call may succeed later: the connection broke, the server is starting or
     /// stopping, or PostgreSQL ended the transaction in favour of another.
     pub fn is_transient(&self) -> bool {
-        let StoreError::Database(error) = self else {
-            return false;
+        let error = match self {
+            StoreError::Database(error) => error,
+            StoreError::NoAnswer(_) => return true,
+            _ => return false,
         };
         match error {
             sqlx::Error::Io(_)

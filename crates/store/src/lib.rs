@@ -36,10 +36,12 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgPool, Postgres, Transaction};
+use sqlx::{ConnectOptions, Connection, PgPool, Postgres, Transaction};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
+/// Longest wait for a connection.
+const ANSWER: Duration = Duration::from_secs(10);
 /// Documents in one row of `document_chunks`.
 const CHUNK: usize = 4096;
 
@@ -56,11 +58,15 @@ impl Store {
     /// The URL is malformed or the database does not answer within 10 seconds.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
         let options: PgConnectOptions = url.parse()?;
+        let options = options.application_name("assay");
+        // A pool would try again for its whole time and then say no more than that it timed out.
+        let probe = tokio::time::timeout(ANSWER, options.connect()).await;
+        let probe = probe.map_err(|_| StoreError::NoAnswer(ANSWER))??;
+        probe.close().await?;
         let pool = PgPoolOptions::new()
             .max_connections(connections)
-            .acquire_timeout(Duration::from_secs(10))
-            .connect_with(options.application_name("assay"))
-            .await?;
+            .acquire_timeout(ANSWER)
+            .connect_lazy_with(options);
         Ok(Self { pool })
     }
 

@@ -146,7 +146,6 @@ async fn wrong_fields_are_named_by_path_with_what_is_allowed() {
             "tags.a",
             "a string",
         ),
-        ("[]", "body", "JobRequest"),
     ] {
         let problem = refusal(json(body)).await;
         assert_eq!(
@@ -208,5 +207,14 @@ async fn a_nul_is_refused_wherever_it_stands() {
         let problem = refusal(json(body)).await;
         assert_eq!(problem.code, ErrorCode::InvalidRequest, "{body}");
         assert_eq!(problem.errors[0].field, field, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_an_object() {
+    for body in ["[]", r#"[null, "m", ["a"]]"#, "\"m\"", "7", "null"] {
+        let problem = refusal(json(body)).await;
+        assert_eq!(problem.errors[0].field, "body", "{body}");
+        assert!(problem.detail.contains("object"), "{}", problem.detail);
     }
 }
