@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use assay_store::Store;
-use tokio::time::{MissedTickBehavior, interval};
+use assay_store::{Store, StoreError};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 const PERIOD: Duration = Duration::from_secs(1);
+/// Longest wait for a round: a connection whose other end vanished never gives an answer.
+const ANSWER: Duration = Duration::from_mins(1);
 
 /// Ends attempts whose lease has run out, once a second until `stop`.
 ///
@@ -19,7 +21,8 @@ pub(crate) async fn run(store: &Store, stop: &CancellationToken) {
     let rounds = async {
         loop {
             ticks.tick().await;
-            match store.reap(None).await {
+            let round = timeout(ANSWER, store.reap(None)).await;
+            match round.unwrap_or(Err(StoreError::NoAnswer(ANSWER))) {
                 Ok(reaped) => {
                     if failures > 0 {
                         tracing::info!(failures, "leases are being checked again");

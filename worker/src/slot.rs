@@ -54,7 +54,7 @@ impl Slot {
         while !self.stopping.is_cancelled() {
             match self.claim().await? {
                 Some(claim) => self.attempt(claim).await?,
-                None => self.idle(&mut listener).await,
+                None => self.idle(&mut listener).await?,
             }
         }
         Ok(())
@@ -72,16 +72,16 @@ impl Slot {
 
     /// Waits for work. Idle workers also take leases of dead ones away, so that jobs go on while
     /// no server runs.
-    async fn idle(&self, listener: &mut WorkListener) {
-        match self.store.reap(None).await {
-            Ok(reaped) if reaped.attempts > 0 => return,
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "cannot look for expired leases"),
+    async fn idle(&self, listener: &mut WorkListener) -> Result<(), StoreError> {
+        let reaped = retry(&self.stopping, || self.store.reap(None)).await?;
+        if reaped.attempts > 0 {
+            return Ok(());
         }
         tokio::select! {
             () = listener.wait(POLL) => {}
             () = self.stopping.cancelled() => {}
         }
+        Ok(())
     }
 
     async fn attempt(&self, claim: Claim) -> anyhow::Result<()> {
