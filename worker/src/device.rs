@@ -106,24 +106,23 @@ fn load<'a>(
     work: &ShardWork,
 ) -> Result<&'a Decoder, Failure> {
     let job = &work.job;
-    let is_held = loaded
-        .as_ref()
-        .is_some_and(|held| held.digest == job.digest && held.dtype == job.dtype);
-    if !is_held {
-        // Before the next one is loaded: both may not fit.
-        *loaded = None;
-        tracing::info!(device = %spec, digest = job.digest, dtype = job.dtype.as_str(), "loading");
-        let decoder = Decoder::load(&job.checkpoint, job.dtype, tch_device(spec))?;
-        // Loading takes a while, and the digest was taken before it.
-        job.checkpoint.check_unwritten()?;
-        *loaded = Some(Loaded {
-            digest: job.digest.clone(),
-            dtype: job.dtype,
-            decoder,
-        });
-    }
-    match loaded {
-        Some(held) => Ok(&held.decoder),
-        None => unreachable!("the model was loaded above"),
-    }
+    let is_of_job = |held: &Loaded| held.digest == job.digest && held.dtype == job.dtype;
+    let held = match loaded.take() {
+        Some(held) if is_of_job(&held) => held,
+        other => {
+            // Before the next one is loaded: both may not fit.
+            drop(other);
+            let (digest, dtype) = (job.digest.clone(), job.dtype);
+            tracing::info!(device = %spec, digest, dtype = dtype.as_str(), "loading");
+            let decoder = Decoder::load(&job.checkpoint, dtype, tch_device(spec))?;
+            // Loading takes a while, and the digest was taken before it.
+            job.checkpoint.check_unwritten()?;
+            Loaded {
+                digest,
+                dtype,
+                decoder,
+            }
+        }
+    };
+    Ok(&loaded.insert(held).decoder)
 }
