@@ -99,23 +99,26 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Header, String> {
 
 /// The texts of an array that [`read`] found in `bytes`.
 pub(crate) fn texts<'a>(bytes: &'a [u8], value: &Value) -> Option<Vec<&'a str>> {
-    let Value::Array {
-        kind: TEXT,
-        count,
-        bytes: range,
-    } = value
-    else {
+    let (kind, count, mut cursor) = elements(bytes, value)?;
+    if kind != TEXT {
         return None;
-    };
-    let mut cursor = Cursor {
-        bytes,
-        position: range.start,
-    };
-    (0..*count).map(|_| cursor.text("an array").ok()).collect()
+    }
+    (0..count).map(|_| cursor.text("an array").ok()).collect()
 }
 
 /// The integers of an array that [`read`] found in `bytes`.
 pub(crate) fn integers(bytes: &[u8], value: &Value) -> Option<Vec<i128>> {
+    let (kind, count, mut cursor) = elements(bytes, value)?;
+    (0..count)
+        .map(|_| match cursor.value(kind, "an array") {
+            Ok(Value::Integer(number)) => Some(number),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The type and number of an array's elements, and a cursor at the first.
+fn elements<'a>(bytes: &'a [u8], value: &Value) -> Option<(u32, usize, Cursor<'a>)> {
     let Value::Array {
         kind,
         count,
@@ -124,16 +127,8 @@ pub(crate) fn integers(bytes: &[u8], value: &Value) -> Option<Vec<i128>> {
     else {
         return None;
     };
-    let mut cursor = Cursor {
-        bytes,
-        position: range.start,
-    };
-    (0..*count)
-        .map(|_| match cursor.value(*kind, "an array") {
-            Ok(Value::Integer(number)) => Some(number),
-            _ => None,
-        })
-        .collect()
+    let position = range.start;
+    Some((*kind, *count, Cursor { bytes, position }))
 }
 
 struct Cursor<'a> {
