@@ -1,9 +1,9 @@
 # Thin on purpose: what a target does is in scripts/, which sets up what is missing by itself.
 .DEFAULT_GOAL := help
-.PHONY: build check clean demo help setup test
+.PHONY: build check check-long clean demo help setup test
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand --tabs 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand --tabs 20
 
 demo: build ## Score a real text with a real checkpoint on this machine
 	@scripts/setup-demo.sh
@@ -19,6 +19,9 @@ test: setup ## Check, then run every test against a private PostgreSQL
 
 check: setup ## Check formatting, lints, licences and scripts
 	@scripts/check.sh
+
+check-long: build ## Call every operation of a running service with all sorts of requests
+	@scripts/check-long.sh
 
 clean: ## Remove all that was built or fetched
 	rm -rf build target

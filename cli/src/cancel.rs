@@ -6,10 +6,12 @@ use assay_api::{Job, JobId};
 use reqwest::Method;
 
 use crate::client::{Retry, ServerArgs, job_id};
-use crate::{Outcome, output};
+use crate::failure::{EXIT_CODES, Outcome};
+use crate::output;
 
 /// Cancel a job. Its running shards stop within seconds; a job that has ended stays as it is.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Cancel {
     /// Id of the job
     #[arg(value_parser = job_id)]

@@ -1,18 +1,27 @@
 //! The HTTP client of the service.
 
 use std::iter;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assay_api::{JobId, Problem};
-use reqwest::{Method, RequestBuilder, StatusCode};
+use assay_api::{JobId, Page, Problem};
+use indicatif::ProgressBar;
+use reqwest::{Body, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, sleep};
+use serde_json::value::RawValue;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::io::ReaderStream;
 
 /// A restarted server is back within this time.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The server's own limit for a request is shorter.
 const REQUEST_LIMIT: Duration = Duration::from_mins(1);
+/// The server's limit for looking at a dataset is shorter, and so is what it takes to make an
+/// archive before the answer begins.
+const LONG_REQUEST_LIMIT: Duration = Duration::from_mins(11);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
@@ -34,6 +43,7 @@ impl ServerArgs {
         Client {
             http: reqwest::Client::new(),
             base: self.server.trim_end_matches('/').to_owned(),
+            limit: REQUEST_LIMIT,
             notice: Arc::new(|text| eprintln!("assay: {text}")),
         }
     }
@@ -56,6 +66,10 @@ pub(crate) enum ClientError {
         url: String,
         cause: serde_json::Error,
     },
+    #[error("cannot send {file}: {cause}")]
+    Unsendable { file: String, cause: String },
+    #[error("the transfer of {url} broke off: {cause}")]
+    BrokenOff { url: String, cause: String },
 }
 
 /// The fields at fault one a line, unless the detail says all there is to say about a single one.
@@ -101,11 +115,26 @@ pub(crate) fn job_id(text: &str) -> Result<JobId, String> {
         .map_err(|_| "a job's id is a UUID; `assay jobs` lists them".to_owned())
 }
 
+/// `path` with a query of these pairs, those without a value left out.
+pub(crate) fn with_query(path: &str, pairs: &[(&str, Option<String>)]) -> String {
+    let mut url = Url::parse("http://localhost").expect("a URL");
+    for (key, value) in pairs {
+        if let Some(value) = value {
+            url.query_pairs_mut().append_pair(key, value);
+        }
+    }
+    match url.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    }
+}
+
 /// A client of one server.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
     base: String,
+    limit: Duration,
     notice: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -114,6 +143,14 @@ impl Client {
     pub(crate) fn with_notice(&self, notice: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             notice: Arc::new(notice),
+            ..self.clone()
+        }
+    }
+
+    /// A client that waits as long as the server may look at a checkpoint or a dataset.
+    pub(crate) fn patient(&self) -> Self {
+        Self {
+            limit: LONG_REQUEST_LIMIT,
             ..self.clone()
         }
     }
@@ -146,9 +183,9 @@ impl Client {
         let mut first = true;
         loop {
             let request = fill(self.http.request(method.clone(), &url));
-            let failure = match exchange(request).await {
+            let failure = match exchange(request, self.limit).await {
                 Ok((status, text)) => match read(&url, status, text) {
-                    Err(error) if is_passing(status) => Failure {
+                    Err(error) if is_passing(status) => Attempt {
                         error,
                         final_at_first: false,
                     },
@@ -170,8 +207,132 @@ impl Client {
         }
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> Failure {
-        Failure {
+    /// The first `limit` rows of a list, or all, as the server wrote them; `largest` is the size
+    /// of its pages. `pairs` is the query.
+    pub(crate) async fn rows(
+        &self,
+        path: &str,
+        pairs: &[(&str, Option<String>)],
+        limit: Option<u64>,
+        largest: u64,
+    ) -> Result<Page<Box<RawValue>>, ClientError> {
+        let mut all = Page {
+            items: Vec::new(),
+            next: None,
+        };
+        let mut retry = Retry::Interrupted;
+        loop {
+            let missing = limit.map_or(largest, |limit| limit - all.items.len() as u64);
+            let mut pairs = pairs.to_vec();
+            pairs.push(("limit", Some(missing.min(largest).to_string())));
+            pairs.push(("cursor", all.next.take()));
+            let page: Answer<Page<Box<RawValue>>> =
+                self.get(&with_query(path, &pairs), retry).await?;
+            retry = Retry::Always;
+            all.items.extend(page.value.items);
+            all.next = page.value.next;
+            let enough = limit.is_some_and(|limit| all.items.len() as u64 >= limit);
+            if all.next.is_none() || enough {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Sends a file as the body of a PUT, which takes as long as it takes.
+    pub(crate) async fn put_file<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        file: &Path,
+        bar: &ProgressBar,
+    ) -> Result<Answer<T>, ClientError> {
+        let unsendable = |cause: std::io::Error| ClientError::Unsendable {
+            file: file.display().to_string(),
+            cause: cause.to_string(),
+        };
+        let open = File::open(file).await.map_err(unsendable)?;
+        let metadata = open.metadata().await.map_err(unsendable)?;
+        if !metadata.is_file() {
+            return Err(unsendable(std::io::Error::other("it is not a file")));
+        }
+        bar.set_length(metadata.len());
+        let body = Body::wrap_stream(ReaderStream::with_capacity(
+            bar.wrap_async_read(open),
+            1 << 16,
+        ));
+        let url = format!("{}{path}", self.base);
+        let request = self
+            .http
+            .put(&url)
+            .header("Content-Type", "application/octet-stream")
+            .header("Content-Length", metadata.len())
+            .body(body);
+        let response = request
+            .send()
+            .await
+            .map_err(|error| self.unreachable(&error).error)?;
+        let status = response.status();
+        let text = response.text().await;
+        read(
+            &url,
+            status,
+            text.map_err(|error| self.unreachable(&error).error)?,
+        )
+    }
+
+    /// Writes the answer to a GET into `file` and returns its size. A server that falls silent
+    /// for a minute is given up.
+    pub(crate) async fn download(
+        &self,
+        path: &str,
+        file: &mut File,
+        bar: &ProgressBar,
+    ) -> Result<u64, ClientError> {
+        let url = format!("{}{path}", self.base);
+        let broken_off = |cause: String| ClientError::BrokenOff {
+            url: url.clone(),
+            cause,
+        };
+        let mut response = self.begin(&url).await?;
+        if let Some(bytes) = response.content_length() {
+            bar.set_length(bytes);
+        }
+        let mut written = 0;
+        loop {
+            let chunk = match timeout(REQUEST_LIMIT, response.chunk()).await {
+                Ok(Ok(chunk)) => chunk,
+                Ok(Err(error)) => return Err(broken_off(innermost(&error))),
+                Err(_) => return Err(broken_off("the server fell silent".to_owned())),
+            };
+            let Some(chunk) = chunk else { break };
+            let stored = file.write_all(&chunk).await;
+            stored.map_err(|error| broken_off(format!("cannot write it: {error}")))?;
+            written += chunk.len() as u64;
+            bar.inc(chunk.len() as u64);
+        }
+        let stored = file.flush().await;
+        stored.map_err(|error| broken_off(format!("cannot write it: {error}")))?;
+        Ok(written)
+    }
+
+    /// The head of a successful answer.
+    async fn begin(&self, url: &str) -> Result<Response, ClientError> {
+        let sent = timeout(LONG_REQUEST_LIMIT, self.http.get(url).send()).await;
+        let response = sent
+            .map_err(|_| ClientError::BrokenOff {
+                url: url.to_owned(),
+                cause: "the server fell silent".to_owned(),
+            })?
+            .map_err(|error| self.unreachable(&error).error)?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let text = response.text().await.unwrap_or_default();
+        Err(refusal(url, status, &text))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Attempt {
+        Attempt {
             error: ClientError::Unreachable {
                 server: self.base.clone(),
                 cause: innermost(error),
@@ -181,13 +342,16 @@ impl Client {
     }
 }
 
-struct Failure {
+struct Attempt {
     error: ClientError,
     final_at_first: bool,
 }
 
-async fn exchange(request: RequestBuilder) -> reqwest::Result<(StatusCode, String)> {
-    let response = request.timeout(REQUEST_LIMIT).send().await?;
+async fn exchange(
+    request: RequestBuilder,
+    limit: Duration,
+) -> reqwest::Result<(StatusCode, String)> {
+    let response = request.timeout(limit).send().await?;
     let status = response.status();
     Ok((status, response.text().await?))
 }
@@ -214,12 +378,16 @@ fn read<T: DeserializeOwned>(
             }),
         };
     }
-    match serde_json::from_str(&text) {
-        Ok(problem) => Err(ClientError::Refused(Box::new(problem))),
-        Err(_) => Err(ClientError::NotAssay {
+    Err(refusal(url, status, &text))
+}
+
+fn refusal(url: &str, status: StatusCode, text: &str) -> ClientError {
+    match serde_json::from_str(text) {
+        Ok(problem) => ClientError::Refused(Box::new(problem)),
+        Err(_) => ClientError::NotAssay {
             url: url.to_owned(),
             status,
-        }),
+        },
     }
 }
 
@@ -266,6 +434,13 @@ mod tests {
             problem_lines(&single),
             "Not found (E0002): model: does not exist"
         );
+    }
+
+    #[test]
+    fn a_query_is_escaped() {
+        let pairs = [("dataset", Some("a b&c".to_owned())), ("cursor", None)];
+        assert_eq!(with_query("/x", &pairs), "/x?dataset=a+b%26c");
+        assert_eq!(with_query("/x", &pairs[1..]), "/x");
     }
 
     #[test]

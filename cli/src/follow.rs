@@ -40,6 +40,20 @@ pub(crate) async fn follow(client: &Client, job: Job) -> Result<Answer<Job>, Cli
     }
 }
 
+/// The bar of a transfer, on stderr if that is a terminal.
+pub(crate) fn transfer_bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template(
+        "[{wide_bar}] {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left",
+    );
+    bar.set_style(
+        style
+            .expect("the template is a constant")
+            .progress_chars("=> "),
+    );
+    bar
+}
+
 async fn mention_missing_workers(client: &Client) -> Result<(), ClientError> {
     let answer: Answer<Readiness> = client.get("/readyz", Retry::Always).await?;
     if answer.value.workers == 0 {

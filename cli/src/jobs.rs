@@ -1,18 +1,20 @@
 //! `assay jobs`.
 
-use std::ops::Range;
 use std::process::ExitCode;
 
-use assay_api::{Job, JobState, Page};
+use assay_api::{DatasetRef, Job, JobState, Page};
+use chrono::{DateTime, Utc};
 use clap::builder::PossibleValuesParser;
 
-use crate::client::{Retry, ServerArgs};
-use crate::numbers::grouped;
-use crate::table::plain_table;
-use crate::{Outcome, output};
+use crate::client::{Retry, ServerArgs, with_query};
+use crate::failure::{EXIT_CODES, Outcome};
+use crate::numbers::{age, grouped};
+use crate::output;
+use crate::table::{self, Column};
 
 /// List jobs, the newest first.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Jobs {
     /// Only jobs in this state
     #[arg(long, value_parser = PossibleValuesParser::new(JobState::ALL.iter().map(|s| s.as_str())))]
@@ -27,19 +29,25 @@ pub(crate) struct Jobs {
     server: ServerArgs,
 }
 
-const HEADER: [&str; 7] = [
-    "id", "state", "created", "name", "model", "datasets", "tokens",
+/// An id is for copying and stays whole.
+const COLUMNS: [Column; 9] = [
+    Column::text("id", 0),
+    Column::text("state", 0),
+    Column::number("done", 2),
+    Column::text("age", 3),
+    Column::name("name", 4),
+    Column::name("model", 1),
+    Column::name("datasets", 6),
+    Column::name("method", 7),
+    Column::number("tokens", 5),
 ];
-/// `name`, `model` and `datasets`; an id is for copying and stays whole.
-const NAMES: Range<usize> = 3..6;
 
 pub(crate) async fn run(jobs: &Jobs) -> Outcome {
-    let state = jobs
-        .state
-        .as_ref()
-        .map(|state| format!("&state={state}"))
-        .unwrap_or_default();
-    let path = format!("/jobs?limit={}{state}", jobs.limit);
+    let pairs = [
+        ("limit", Some(jobs.limit.to_string())),
+        ("state", jobs.state.clone()),
+    ];
+    let path = with_query("/jobs", &pairs);
     let answer = jobs
         .server
         .client()
@@ -47,32 +55,53 @@ pub(crate) async fn run(jobs: &Jobs) -> Outcome {
         .await?;
     if jobs.json {
         output::line(answer.text);
+    } else if answer.value.items.is_empty() {
+        output::line("no jobs");
     } else {
-        let rows: Vec<_> = answer.value.items.iter().map(row).collect();
-        output::line(plain_table(&HEADER, NAMES, &rows));
+        let now = Utc::now();
+        let rows: Vec<_> = answer.value.items.iter().map(|job| row(job, now)).collect();
+        output::line(table::render(&COLUMNS, &rows, output::width()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(job: &Job) -> Vec<String> {
-    let datasets: Vec<_> = job
-        .datasets
+fn row(job: &Job, now: DateTime<Utc>) -> Vec<String> {
+    let datasets: Vec<_> = job.datasets.iter().map(DatasetRef::name).collect();
+    let methods: Vec<_> = job
+        .method
+        .as_slice()
         .iter()
-        .map(assay_api::DatasetRef::name)
+        .map(crate::method::label)
         .collect();
-    let scored = grouped(job.progress.scored_tokens);
+    let planned = job.progress.planned_tokens;
     vec![
         job.id.to_string(),
         job.state.as_str().to_owned(),
-        job.created_at.format("%Y-%m-%d %H:%M:%S").to_string(),
+        planned.map_or_else(String::new, |planned| {
+            done(job.progress.scored_tokens, planned)
+        }),
+        age(now - job.created_at),
         job.name.clone().unwrap_or_default(),
         job.model.clone(),
         datasets.join(", "),
-        match job.progress.planned_tokens {
-            Some(planned) if planned != job.progress.scored_tokens => {
-                format!("{scored} of {}", grouped(planned))
-            }
-            _ => scored,
-        },
+        methods.join(", "),
+        planned.map_or_else(String::new, grouped),
     ]
+}
+
+/// 100 % is for all tokens and no fewer.
+fn done(scored: u64, planned: u64) -> String {
+    let percent = u128::from(scored) * 100 / u128::from(planned.max(1));
+    format!("{percent} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_all() {
+        assert_eq!(done(999, 1000), "99 %");
+        assert_eq!(done(u64::MAX, u64::MAX), "100 %");
+    }
 }

@@ -1,34 +1,32 @@
 //! The program `assay`: runs the service on one machine, and talks to it.
 
+mod archive;
 mod cancel;
 mod client;
+mod completions;
+mod dataset;
+mod datasets;
+mod doctor;
+mod documents;
+mod failure;
 mod follow;
+mod inspect;
 mod jobs;
+mod method;
 mod numbers;
 mod output;
+mod report;
 mod results;
 mod submit;
 mod table;
+mod tokens;
 mod up;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::client::ClientError;
-
-/// Exit codes: part of the program's interface, and said in `--help`.
-mod exit {
-    pub(crate) const JOB_NOT_SUCCEEDED: u8 = 1;
-    pub(crate) const UP_FAILED: u8 = 1;
-    pub(crate) const SERVER: u8 = 3;
-}
-
-const EXIT_CODES: &str = "Exit codes:
-  0  done; with --wait: the job succeeded
-  1  the job failed or was cancelled; the service could not start
-  2  wrong usage
-  3  the server cannot be reached or refused the request";
+use crate::failure::EXIT_CODES;
 
 /// Exact, reproducible perplexities of language models, as a service.
 #[derive(Parser)]
@@ -41,26 +39,37 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(up::Up),
-    Submit(submit::Submit),
-    Results(results::Results),
+    Doctor(doctor::Doctor),
+    Submit(Box<submit::Submit>),
     Jobs(jobs::Jobs),
+    Results(results::Results),
+    Documents(documents::Documents),
+    Tokens(tokens::Tokens),
+    Archive(archive::Archive),
     Cancel(cancel::Cancel),
+    Inspect(inspect::Inspect),
+    Datasets(datasets::Datasets),
+    Completions(completions::Completions),
 }
-
-/// What a command of the client ends with.
-type Outcome = Result<ExitCode, ClientError>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Up(up) => return up::run(&up).await,
+        Command::Doctor(doctor) => doctor::run(&doctor).await,
         Command::Submit(submit) => submit::run(&submit).await,
-        Command::Results(results) => results::run(&results).await,
         Command::Jobs(jobs) => jobs::run(&jobs).await,
+        Command::Results(results) => results::run(&results).await,
+        Command::Documents(documents) => documents::run(&documents).await,
+        Command::Tokens(tokens) => tokens::run(&tokens).await,
+        Command::Archive(archive) => archive::run(&archive).await,
         Command::Cancel(cancel) => cancel::run(&cancel).await,
+        Command::Inspect(inspect) => inspect::run(&inspect).await,
+        Command::Datasets(datasets) => datasets::run(&datasets).await,
+        Command::Completions(completions) => return completions::run(&completions),
     };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("assay: {error}");
-        ExitCode::from(exit::SERVER)
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("assay: {failure}");
+        failure.exit_code()
     })
 }

@@ -13,6 +13,12 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// So many things, in the plural where it is due.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", grouped(number))
+}
+
 /// A measure with four decimals, or in powers of ten where these would not fit a column.
 pub(crate) fn measure(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) {
@@ -20,6 +26,12 @@ pub(crate) fn measure(value: f64) -> String {
     } else {
         format!("{value:.4}")
     }
+}
+
+/// A difference with its sign, as [`measure`] shows numbers.
+pub(crate) fn signed(value: f64) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", measure(value))
 }
 
 /// A rate without meaningless decimals.
@@ -44,6 +56,35 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// How long ago something was, in its largest unit.
+pub(crate) fn age(age: chrono::TimeDelta) -> String {
+    // Clocks of two machines may differ by a little.
+    let seconds = age.num_seconds().max(0);
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// A size in the unit that gives it three figures or so; powers of ten.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    if value < 1000.0 {
+        return format!("{bytes} B");
+    }
+    let mut unit = "";
+    for larger in ["kB", "MB", "GB", "TB"] {
+        if value < 999.95 {
+            break;
+        }
+        value /= 1000.0;
+        unit = larger;
+    }
+    format!("{value:.1} {unit}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,10 +100,20 @@ mod tests {
             ["23.4568", "0.0000", "0.0123"]
         );
         assert_eq!([1.5e9, 1.5e-5].map(measure), ["1.5000e9", "1.5000e-5"]);
+        assert_eq!([1, 2].map(|n| counted(n, "byte")), ["1 byte", "2 bytes"]);
+        assert_eq!([0.25, -0.25].map(signed), ["+0.2500", "-0.2500"]);
         assert_eq!([0.04, 99.95, 1234.5].map(rate), ["0.0", "100.0", "1,235"]);
         assert_eq!(
             [3.2, 61.0, 7260.0].map(duration),
             ["4 s", "1 min 01 s", "2 h 01 min"]
+        );
+        assert_eq!(
+            [-5, 59, 3599, 86_399, 200_000].map(|s| age(chrono::TimeDelta::seconds(s))),
+            ["0 s", "59 s", "59 min", "23 h", "2 d"]
+        );
+        assert_eq!(
+            [999, 1000, 97_743_000, 999_960_000, 5_000_000_000_000_000].map(bytes),
+            ["999 B", "1.0 kB", "97.7 MB", "1.0 GB", "5000.0 TB"]
         );
     }
 }

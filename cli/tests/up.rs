@@ -22,6 +22,7 @@ done
 exec sleep 1000
 "#;
 const WORKER: &str = "#!/bin/sh\nexec sleep 1000\n";
+const REFUSING: &str = "#!/bin/sh\necho 'gpu:0 is not a device' >&2\nexit 2\n";
 const BROKEN: &str = "#!/bin/sh\nexit 9\n";
 
 /// A directory of programs, as `make build` leaves one.
@@ -204,6 +205,43 @@ async fn a_worker_that_cannot_run_does_not_end_the_service() {
     let installation = Installation::new(SERVER, BROKEN).await;
     let mut up = Program::start(installation.up());
     up.line_after("listening on ").await;
+    up.signal(Signal::TERM);
+    assert_eq!(up.ended_within(LIMIT).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_worker_that_refuses_its_settings_ends_the_service() {
+    let installation = Installation::new(SERVER, REFUSING).await;
+    // Asynchronous, because the test answers `/readyz` meanwhile.
+    let mut command = tokio::process::Command::from(installation.up());
+    let output = command.stdin(Stdio::null()).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let refusal = errors.find("gpu:0 is not a device").unwrap();
+    let end = errors
+        .find("refuses its settings, as it says above")
+        .unwrap();
+    assert!(refusal < end, "{errors}");
+    assert!(!errors.contains("starting worker"), "{errors}");
+}
+
+#[tokio::test]
+async fn server_and_workers_share_the_state_directory() {
+    let tells = r#"#!/bin/sh
+echo "$0 $*" >>"$(dirname "$0")/arguments"
+"#;
+    let server = tells.to_owned() + SERVER.strip_prefix("#!/bin/sh\n").unwrap();
+    let installation = Installation::new(&server, &(tells.to_owned() + "exec sleep 1000\n")).await;
+    let mut up = Program::start(installation.up());
+    up.line_after("listening on ").await;
+    let state = installation.roots.state().canonicalize().unwrap();
+    let given = format!("--state-dir {}", state.display());
+    let file = installation.roots.data().join("arguments");
+    eventually("a server and two workers", LIMIT, async || {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        (text.lines().filter(|line| line.contains(&given)).count() == 3).then_some(())
+    })
+    .await;
     up.signal(Signal::TERM);
     assert_eq!(up.ended_within(LIMIT).await.code(), Some(0));
 }

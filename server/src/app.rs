@@ -1,8 +1,12 @@
 //! The one router: what it serves is what the OpenAPI document says.
 
-use assay_api::{FieldError, Problem};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use assay_api::{DatasetRef, FieldError, Problem, Upload};
+use assay_checkpoint::DigestCache;
 use assay_data::Root;
-use assay_store::Store;
+use assay_store::{Store, StoreError};
 use axum::Router;
 use axum::body::Bytes;
 use utoipa::OpenApi;
@@ -11,7 +15,12 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::edge;
-use crate::routes::{documents, health, jobs, manual, shards, workers};
+use crate::routes::{
+    archive, datasets, documents, health, jobs, manual, models, shards, tokens, workers,
+};
+use crate::uploads::Files;
+use crate::validate::{Grounds, MAX_DATASETS};
+use crate::work::Heavy;
 
 /// What handlers share.
 #[derive(Clone)]
@@ -22,8 +31,54 @@ pub(crate) struct AppState {
     pub(crate) models: Root,
     /// Where datasets are.
     pub(crate) data: Root,
+    /// Uploaded datasets.
+    pub(crate) files: Files,
+    /// Bytes of an upload.
+    pub(crate) upload_limit: u64,
+    /// Digests of files, remembered.
+    pub(crate) digests: DigestCache,
+    /// Where files are made that are sent and forgotten.
+    pub(crate) scratch: PathBuf,
+    /// Runs what takes long.
+    pub(crate) heavy: Heavy,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
+}
+
+impl AppState {
+    /// The uploads that datasets of a request name, as far as there are such.
+    ///
+    /// # Errors
+    /// The ledger fails.
+    pub(crate) async fn uploaded(
+        &self,
+        datasets: &[DatasetRef],
+    ) -> Result<HashMap<String, Upload>, StoreError> {
+        let mut found = HashMap::new();
+        // With more of them the request is refused, whatever they are.
+        for name in datasets
+            .iter()
+            .take(MAX_DATASETS)
+            .filter_map(|d| d.upload.as_ref())
+        {
+            if !found.contains_key(name)
+                && let Some(upload) = self.store.upload(name).await?
+            {
+                found.insert(name.clone(), upload);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where what a request names is looked for.
+    pub(crate) fn grounds(&self, uploaded: HashMap<String, Upload>) -> Grounds {
+        Grounds {
+            models: self.models.clone(),
+            data: self.data.clone(),
+            uploads: self.files.uploads().clone(),
+            uploaded,
+        }
+    }
 }
 
 #[derive(OpenApi)]
@@ -41,23 +96,40 @@ pub(crate) struct AppState {
     components(schemas(Problem, FieldError)),
     tags(
         (name = "jobs", description = "Post models and datasets, follow them, read the numbers."),
+        (name = "datasets", description = "Upload datasets, look into them."),
+        (name = "models", description = "Look into checkpoints."),
         (name = "service", description = "Workers, health and documentation."),
     ),
 )]
 struct Document;
 
 fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(Document::openapi())
+    let prompt = OpenApiRouter::new()
         .routes(routes!(jobs::create, jobs::list))
         .routes(routes!(jobs::get, jobs::cancel))
         .routes(routes!(jobs::results))
         .routes(routes!(documents::list))
+        .routes(routes!(tokens::list))
         .routes(routes!(shards::list))
+        .routes(routes!(datasets::list))
+        .routes(routes!(datasets::get, datasets::delete))
+        .routes(routes!(models::inspect))
         .routes(routes!(workers::list))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(manual::openapi))
         .routes(routes!(manual::errors))
+        .layer(edge::within(edge::TIMEOUT));
+    let long = OpenApiRouter::new()
+        .routes(routes!(archive::get))
+        .routes(routes!(datasets::inspect))
+        .layer(edge::within(edge::LONG_TIMEOUT));
+    // An upload takes as long as its bytes do. The handler bounds the silence between them.
+    let uploads = OpenApiRouter::new().routes(routes!(datasets::put));
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(prompt)
+        .merge(long)
+        .merge(uploads)
 }
 
 /// The OpenAPI document, as served and as committed.
@@ -70,17 +142,8 @@ pub fn openapi_json() -> String {
 }
 
 /// The whole service.
-pub(crate) fn app(store: Store, models: Root, data: Root) -> Router {
+pub(crate) fn app(state: AppState) -> Router {
     // `none` keeps the page from asking an outside service to validate the document.
     let ui = SwaggerUi::new("/docs").config(Config::from("/openapi.json").validator_url("none"));
-    let state = AppState {
-        store,
-        models,
-        data,
-        openapi: openapi_json().into(),
-    };
-    edge::surround(
-        Router::from(routes()).with_state(state).merge(ui),
-        edge::TIMEOUT,
-    )
+    edge::surround(Router::from(routes()).with_state(state).merge(ui))
 }

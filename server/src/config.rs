@@ -36,6 +36,27 @@ pub struct Config {
     #[arg(long, env = "ASSAY_DATA_ROOT", value_name = "DIR")]
     pub data_root: PathBuf,
 
+    /// Directory that this program writes to: uploaded datasets below `uploads`, digests of files
+    /// below `digests`. Servers that run side by side share it, and the workers of all hosts see
+    /// the same `uploads` below the state directory of their own.
+    #[arg(
+        long,
+        env = "ASSAY_STATE_DIR",
+        value_name = "DIR",
+        default_value = "state"
+    )]
+    pub state_dir: PathBuf,
+
+    /// Largest upload, in bytes.
+    #[arg(
+        long,
+        env = "ASSAY_UPLOAD_LIMIT",
+        value_name = "BYTES",
+        default_value = "10000000000",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub upload_limit: u64,
+
     /// Form of the log on standard error. `RUST_LOG` sets the level by module; the default is
     /// `info`.
     #[arg(long, env = "ASSAY_LOG", value_name = "FORMAT", default_value = "text")]
@@ -57,6 +78,36 @@ pub struct MigrateConfig {
     /// Form of the log on standard error.
     #[arg(long, env = "ASSAY_LOG", value_name = "FORMAT", default_value = "text")]
     pub log: LogFormat,
+}
+
+/// The settings of `assay-server doctor`: those of `serve` that it looks at. What is left out is a
+/// check that fails.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorConfig {
+    /// The PostgreSQL database of the ledger, as for `serve`.
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: Option<DatabaseUrl>,
+
+    /// Directory of the checkpoints, as for `serve`.
+    #[arg(long, env = "ASSAY_MODEL_ROOT", value_name = "DIR")]
+    pub model_root: Option<PathBuf>,
+
+    /// Directory of the datasets, as for `serve`.
+    #[arg(long, env = "ASSAY_DATA_ROOT", value_name = "DIR")]
+    pub data_root: Option<PathBuf>,
+
+    /// Directory that the server writes to, as for `serve`.
+    #[arg(
+        long,
+        env = "ASSAY_STATE_DIR",
+        value_name = "DIR",
+        default_value = "state"
+    )]
+    pub state_dir: PathBuf,
+
+    /// Print each check as a JSON object: `check`, `ok`, `detail`, and `remedy` if it fails.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Form of the log.

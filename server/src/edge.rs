@@ -18,30 +18,33 @@ use uuid::Uuid;
 
 use crate::error::{ApiError, Failure};
 
-/// Largest body of a request, in bytes.
-pub(crate) const BODY_LIMIT: usize = 1 << 20;
+/// Largest JSON body of a request, in bytes. Documents in it take 1 MB at most.
+pub(crate) const BODY_LIMIT: usize = 4 << 20;
 
 /// Largest body that is read, in bytes, be it to refuse it: a connection that is closed with
 /// unread data is reset, and its client may lose the answer.
-const READ_LIMIT: usize = 8 * BODY_LIMIT;
+const READ_LIMIT: usize = 4 * BODY_LIMIT;
 
-/// Longest time a request may take.
+/// Longest time that most requests may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest time of requests that read a whole dataset or a whole job.
+pub(crate) const LONG_TIMEOUT: Duration = Duration::from_mins(10);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The media type of errors (RFC 9457).
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Puts the edge around all routes of `router`, its 404s and 405s included. A request may take
-/// `timeout`.
-pub(crate) fn surround(router: Router, timeout: Duration) -> Router {
+/// Bounds the time of requests.
+pub(crate) fn within(timeout: Duration) -> TimeoutLayer {
+    TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, timeout)
+}
+
+/// Puts the edge around all routes of `router`, its 404s and 405s included.
+pub(crate) fn surround(router: Router) -> Router {
     router
         .layer(DefaultBodyLimit::max(READ_LIMIT))
-        .layer(TimeoutLayer::with_status_code(
-            StatusCode::GATEWAY_TIMEOUT,
-            timeout,
-        ))
         .layer(CatchPanicLayer::custom(answer_panic))
         .layer(from_fn(edge))
 }

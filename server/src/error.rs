@@ -18,6 +18,9 @@ pub(crate) enum ApiError {
     /// A blocking task panicked.
     #[error(transparent)]
     Task(#[from] JoinError),
+    /// Something of the host failed, with this cause.
+    #[error("{0}")]
+    Internal(String),
     /// A handler panicked, with this message.
     #[error("panicked: {0}")]
     Panic(String),
@@ -60,7 +63,7 @@ impl ApiError {
                 "the database does not answer at the moment; send the same request again in a \
                  few seconds",
             ),
-            Self::Store(_) | Self::Task(_) | Self::Panic(_) => (
+            Self::Store(_) | Self::Task(_) | Self::Internal(_) | Self::Panic(_) => (
                 ErrorCode::Internal,
                 "the service failed; its log has the cause under this request id",
             ),

@@ -29,8 +29,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
             ApiError::new(
                 ErrorCode::PayloadTooLarge,
                 format!(
-                    "the body is larger than {BODY_LIMIT} bytes; datasets are named by path, not \
-                     sent"
+                    "the body is larger than {BODY_LIMIT} bytes; upload datasets with PUT \
+                     /datasets/{{name}} or name them by path"
                 ),
             )
         };

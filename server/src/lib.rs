@@ -1,11 +1,14 @@
 //! The API server of Assay: HTTP in front of the ledger, and the loop that keeps the ledger tidy.
 //!
 //! It reads the headers of checkpoints to refuse bad requests at once, but loads no weights and
-//! scores nothing. Servers keep no state of their own: any number may run side by side.
+//! scores nothing. Servers share the ledger and the directory of uploads and keep no state of their
+//! own beside them: any number may run side by side.
 
 mod app;
+mod archive;
 mod config;
 mod database;
+mod doctor;
 mod edge;
 mod error;
 mod extract;
@@ -13,27 +16,40 @@ mod faults;
 mod maintenance;
 mod problems;
 mod query;
+mod receive;
 mod routes;
+mod uploads;
 mod validate;
+mod work;
 
 pub use app::openapi_json;
-pub use config::{Config, DatabaseUrl, LogFormat, MigrateConfig};
+pub use config::{Config, DatabaseUrl, DoctorConfig, LogFormat, MigrateConfig};
+pub use doctor::doctor;
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use assay_checkpoint::DigestCache;
 use assay_data::Root;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::app::AppState;
+use crate::uploads::Files;
+use crate::work::Heavy;
+
+/// The directory of uploads, below that of the state.
+const UPLOADS: &str = "uploads";
+/// The directory of digests, below that of the state.
+const DIGESTS: &str = "digests";
 /// How long open requests may take to end after the shutdown has begun.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 
 /// Serves the API on `listener` until `shutdown` resolves, then lets open requests end.
 ///
 /// # Errors
-/// A root is not a directory, the database does not answer (the text names its host), the schema
+/// A root is not a directory, the state directory cannot be written, the database does not answer (the text names its host), the schema
 /// cannot be migrated, or the listener fails.
 pub async fn run(
     config: Config,
@@ -48,7 +64,7 @@ pub async fn run(
         tokio::time::sleep(SHUTDOWN_GRACE).await;
     };
     tokio::select! {
-        outcome = serve(&config, listener, &stop) => outcome,
+        outcome = Box::pin(serve(&config, listener, &stop)) => outcome,
         () = cut_off => {
             tracing::warn!("requests still open after {SHUTDOWN_GRACE:?} were cut off");
             Ok(())
@@ -80,6 +96,12 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let models = Root::open(&config.model_root).context("--model-root (ASSAY_MODEL_ROOT)")?;
     let data = Root::open(&config.data_root).context("--data-root (ASSAY_DATA_ROOT)")?;
+    let files = Files::open(&config.state_dir.join(UPLOADS)).with_context(|| {
+        format!(
+            "--state-dir (ASSAY_STATE_DIR): cannot use {}",
+            config.state_dir.display()
+        )
+    })?;
     let start = async {
         let store = database::connect(&config.database_url).await?;
         if !config.no_migrate {
@@ -111,9 +133,23 @@ async fn serve(
         database = config.database_url.host(),
         "listening on http://{address}"
     );
-    let app = app::app(store.clone(), models, data);
+    let app = app::app(AppState {
+        store: store.clone(),
+        models,
+        data,
+        files: files.clone(),
+        upload_limit: config.upload_limit,
+        digests: DigestCache::new(&config.state_dir.join(DIGESTS)),
+        scratch: config.state_dir.clone(),
+        heavy: Heavy::default(),
+        openapi: openapi_json().into(),
+    });
     let http = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let (served, ()) = tokio::join!(http.into_future(), maintenance::run(&store, stop));
+    let (served, (), ()) = tokio::join!(
+        http.into_future(),
+        maintenance::check_leases(&store, stop),
+        maintenance::sweep_uploads(&store, &files, stop),
+    );
     served.context("the listener failed")
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use assay_server::{Config, LogFormat, MigrateConfig};
+use assay_server::{Config, DoctorConfig, LogFormat, MigrateConfig};
 use clap::{Parser, Subcommand};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +24,9 @@ enum Command {
     Serve(Config),
     /// Bring the schema up to this program's and exit. Concurrent callers wait for each other.
     Migrate(MigrateConfig),
+    /// Check what the server needs: a line each, with what to do where something is wrong. Fails if
+    /// something is.
+    Doctor(DoctorConfig),
     /// Print the API's OpenAPI document.
     Openapi,
 }
@@ -36,6 +39,7 @@ async fn main() -> ExitCode {
             log_to_stderr(config.log);
             assay_server::migrate(&config).await
         }
+        Command::Doctor(config) => assay_server::doctor(&config).await,
         // `print!` panics where a reader such as `head` has gone.
         Command::Openapi => std::io::stdout()
             .write_all(assay_server::openapi_json().as_bytes())

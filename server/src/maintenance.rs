@@ -1,4 +1,4 @@
-//! The loop that keeps the ledger tidy while the server runs.
+//! The loops that keep the ledger and the uploads tidy while the server runs.
 
 use std::time::Duration;
 
@@ -6,14 +6,18 @@ use assay_store::{Store, StoreError};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::uploads::Files;
+
 const PERIOD: Duration = Duration::from_secs(1);
+/// Between two looks for files that nothing needs any longer.
+const SWEEP_PERIOD: Duration = Duration::from_mins(10);
 /// Longest wait for a round: a connection whose other end vanished never gives an answer.
 const ANSWER: Duration = Duration::from_mins(1);
 
 /// Ends attempts whose lease has run out, once a second until `stop`.
 ///
 /// Several servers may do so at once: the statement is idempotent and uses the database's clock.
-pub(crate) async fn run(store: &Store, stop: &CancellationToken) {
+pub(crate) async fn check_leases(store: &Store, stop: &CancellationToken) {
     let mut ticks = interval(PERIOD);
     // After a pause of the database there is one round to catch up with, not one per second.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -39,6 +43,25 @@ pub(crate) async fn run(store: &Store, stop: &CancellationToken) {
                     }
                     failures += 1;
                 }
+            }
+        }
+    };
+    tokio::select! {
+        () = rounds => (),
+        () = stop.cancelled() => (),
+    }
+}
+
+/// Removes files of uploads that nothing needs any longer, every ten minutes until `stop`. Several
+/// servers may do so at once.
+pub(crate) async fn sweep_uploads(store: &Store, files: &Files, stop: &CancellationToken) {
+    let mut ticks = interval(SWEEP_PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let rounds = async {
+        loop {
+            ticks.tick().await;
+            if let Err(error) = files.sweep(store).await {
+                tracing::warn!(%error, "cannot look for files of uploads to remove");
             }
         }
     };

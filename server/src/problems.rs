@@ -34,8 +34,9 @@ problem_sets! {
     /// Of `POST /jobs`.
     OfNewJob: [
         MalformedJson, IdempotencyConflict, PayloadTooLarge, UnsupportedMediaType, InvalidRequest,
-        PathOutsideRoot, DatasetUnreadable, MethodInvalid, NoPrefixToken, CheckpointUnreadable,
-        ArchitectureUnsupported, TensorMismatch, PickleRefused, TokenizerUnusable, DtypeUnsupported
+        PathOutsideRoot, DatasetUnreadable, DatasetInvalid, MethodInvalid, NoPrefixToken,
+        CheckpointUnreadable, ArchitectureUnsupported, TensorMismatch, PickleRefused,
+        TokenizerUnusable, DtypeUnsupported, ChatTemplateUnusable
     ];
     /// Of the cancellation of a job.
     OfCancellation: [NotFound, JobEnded];
@@ -45,6 +46,24 @@ problem_sets! {
     OfList: [InvalidRequest];
     /// Of lists that belong to one job.
     OfJobList: [NotFound, InvalidRequest];
+    /// Of the archive of a job.
+    OfArchive: [NotFound, JobNotEnded, StorageFull];
+    /// Of `PUT /datasets/{name}`.
+    OfUpload: [PayloadTooLarge, UnsupportedMediaType, InvalidRequest, StorageFull];
+    /// Of operations on one upload.
+    OfUploadName: [NotFound];
+    /// Of `POST /datasets/inspect`.
+    OfInspection: [
+        MalformedJson, PayloadTooLarge, UnsupportedMediaType, InvalidRequest, PathOutsideRoot,
+        DatasetUnreadable, DatasetInvalid, DatasetEmpty, ChatRefused, CheckpointUnreadable,
+        ArchitectureUnsupported, TensorMismatch, PickleRefused, TokenizerUnusable,
+        DtypeUnsupported, ChatTemplateUnusable, OutOfMemory
+    ];
+    /// Of `GET /models/inspect`.
+    OfModel: [
+        InvalidRequest, PathOutsideRoot, CheckpointUnreadable, ArchitectureUnsupported,
+        TensorMismatch, PickleRefused, TokenizerUnusable, DtypeUnsupported, ChatTemplateUnusable
+    ];
 }
 
 /// One response per status, which lists its codes and shows a problem of the first.

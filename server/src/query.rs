@@ -46,6 +46,11 @@ impl<const MAX: u32> Default for Limit<MAX> {
 }
 
 impl<const MAX: u32> Limit<MAX> {
+    /// Rows of the page.
+    pub(crate) fn size(self) -> u32 {
+        self.0
+    }
+
     /// Rows to ask the ledger for: one more than the page holds tells whether there is a next.
     pub(crate) fn rows(self) -> u32 {
         self.0 + 1
@@ -86,10 +91,18 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// The cursor of a list whose rows have an index: that of the page's first row. The ledger's
-/// indices are below 2^31.
+/// The index of something, or the cursor of a list whose rows have one: that of the page's first
+/// row. The ledger's indices are below 2^31.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index(pub(crate) u32);
+
+impl<'de> Deserialize<'de> for Index {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|_| D::Error::custom(format_args!("takes a number from 0 on, not {text:?}")))
+    }
+}
 
 impl FromStr for Index {
     type Err = std::num::ParseIntError;

@@ -35,8 +35,15 @@ fn every_operation_is_described() {
             }
         }
     }
-    let example = &paths["/jobs"]["post"]["requestBody"]["content"]["application/json"]["example"];
-    serde_json::from_value::<assay_api::JobRequest>(example.clone()).unwrap();
+    let body = &paths["/jobs"]["post"]["requestBody"]["content"]["application/json"];
+    let examples = body["examples"].as_object().unwrap();
+    assert!(examples.len() >= 4);
+    for example in examples.values() {
+        serde_json::from_value::<assay_api::JobRequest>(example["value"].clone()).unwrap();
+    }
+    let body = &paths["/datasets/inspect"]["post"]["requestBody"]["content"]["application/json"];
+    let example = body["example"].clone();
+    serde_json::from_value::<assay_api::DatasetInspectionRequest>(example).unwrap();
 }
 
 #[test]

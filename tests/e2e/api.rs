@@ -18,7 +18,7 @@ fn roots() -> Roots {
 }
 
 fn job() -> Value {
-    json!({"model": "llama_gqa", "datasets": ["a.txt"]})
+    json!({"model": "llama_gqa", "datasets": ["a.txt"], "reuse": false})
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_key_makes_one_job() {
     assert_eq!(first.state, JobState::Queued);
 
     // Compared as JSON: order and white space do not count.
-    let same = "{ \"datasets\": [\"a.txt\"],\n \"model\": \"llama_gqa\" }";
+    let same = "{ \"reuse\": false, \"datasets\": [\"a.txt\"],\n \"model\": \"llama_gqa\" }";
     let again = post("a", same.to_owned()).await;
     assert_eq!(again.status(), StatusCode::OK);
     assert_eq!(again.headers()["location"], location.as_str());

@@ -115,6 +115,16 @@ impl Damaged<'_> {
         });
     }
 
+    /// Writes a file anew.
+    pub(crate) fn write(self, file: &str, bytes: &[u8]) {
+        fs::write(self.0.join(file), bytes).expect("the model root can be written");
+    }
+
+    /// Changes a JSON file.
+    pub(crate) fn change(self, file: &str, change: impl FnOnce(&mut Map<String, Value>)) {
+        edit_json(&self.0.join(file), change);
+    }
+
     /// Changes the header of the weights; the tensors' bytes stay.
     pub(crate) fn edit_header(self, change: impl FnOnce(&mut Map<String, Value>)) {
         self.edit(|bytes| {
@@ -132,22 +142,50 @@ impl Damaged<'_> {
     /// Sets a row of a float32 matrix to NaN.
     pub(crate) fn poison(self, tensor: &str, row: usize) {
         self.edit(|bytes| {
-            let tensor = &parse_header(bytes)[tensor];
-            let number = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
-            let width = 4 * number(&tensor["shape"][1]);
-            let start = data_start(bytes) + number(&tensor["data_offsets"][0]) + row * width;
+            let width = 4 * number(&parse_header(bytes)[tensor]["shape"][1]);
+            let start = offset(bytes, tensor) + row * width;
             for value in bytes[start..start + width].chunks_exact_mut(4) {
                 value.copy_from_slice(&f32::NAN.to_le_bytes());
             }
         });
     }
 
-    fn edit(self, change: impl FnOnce(&mut Vec<u8>)) {
+    /// Changes the lowest bit of a float32 tensor's first number.
+    pub(crate) fn nudge(self, tensor: &str) {
+        self.edit(|bytes| {
+            let start = offset(bytes, tensor);
+            bytes[start] ^= 1;
+        });
+    }
+
+    /// Multiplies all numbers of a float32 tensor.
+    pub(crate) fn scale(self, tensor: &str, factor: f32) {
+        self.edit(|bytes| {
+            let start = offset(bytes, tensor);
+            let end = data_start(bytes) + number(&parse_header(bytes)[tensor]["data_offsets"][1]);
+            for value in bytes[start..end].chunks_exact_mut(4) {
+                let number = f32::from_le_bytes(value.try_into().expect("four bytes"));
+                value.copy_from_slice(&(number * factor).to_le_bytes());
+            }
+        });
+    }
+
+    /// Changes the bytes of the weights.
+    pub(crate) fn edit(self, change: impl FnOnce(&mut Vec<u8>)) {
         let path = self.0.join(WEIGHTS);
         let mut bytes = fs::read(&path).expect("the fixture has weights");
         change(&mut bytes);
         fs::write(path, bytes).expect("the model root can be written");
     }
+}
+
+/// Where the numbers of a tensor start in the file.
+fn offset(bytes: &[u8], tensor: &str) -> usize {
+    data_start(bytes) + number(&parse_header(bytes)[tensor]["data_offsets"][0])
+}
+
+fn number(value: &Value) -> usize {
+    usize::try_from(value.as_u64().expect("an integer")).expect("it fits in memory")
 }
 
 fn data_start(bytes: &[u8]) -> usize {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use assay_api::{
-    DocumentRow, ErrorCode, Job, JobId, JobResult, JobState, Page, Problem, ShardRow, WorkerRow,
+    DocumentRow, ErrorCode, Job, JobId, JobResult, JobState, Page, Problem, ShardRow, TokenRow,
+    Upload, WorkerRow,
 };
 use assay_testkit::{LIMIT, eventually};
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Body, Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -114,6 +115,44 @@ impl Client {
     pub(crate) async fn documents(&self, id: JobId, dataset: &str) -> Vec<DocumentRow> {
         self.all(&format!("/jobs/{id}/documents?dataset={dataset}"))
             .await
+    }
+
+    /// All documents of a dataset under one of the job's methods, page by page.
+    pub(crate) async fn rows(&self, id: JobId, dataset: &str, method: usize) -> Vec<DocumentRow> {
+        self.all(&format!(
+            "/jobs/{id}/documents?dataset={dataset}&method={method}"
+        ))
+        .await
+    }
+
+    /// The predicted tokens of a document under one of the job's methods, page by page.
+    pub(crate) async fn tokens(
+        &self,
+        id: JobId,
+        dataset: &str,
+        document: u64,
+        method: usize,
+    ) -> Vec<TokenRow> {
+        self.all(&format!(
+            "/jobs/{id}/tokens?dataset={dataset}&document={document}&method={method}"
+        ))
+        .await
+    }
+
+    /// Uploads a dataset.
+    pub(crate) async fn put(&self, name: &str, body: impl Into<Body>) -> Response {
+        let request = self.request(Method::PUT, &format!("/datasets/{name}"));
+        let request = request.body(body);
+        request.send().await.expect("the server answers")
+    }
+
+    /// Uploads a dataset that is taken.
+    pub(crate) async fn upload(&self, name: &str, body: impl Into<Body>) -> Upload {
+        let response = self.put(name, body).await;
+        let status = response.status();
+        let text = response.text().await.expect("a body");
+        assert!(status.is_success(), "{name}: {status}: {text}");
+        serde_json::from_str(&text).expect("an upload")
     }
 
     /// All shards of a job, page by page.

@@ -16,7 +16,12 @@ const DATASET: &str = "chapters.jsonl";
 
 /// A job of some twenty shards that takes seconds.
 pub(crate) fn job() -> Value {
-    json!({"model": MODEL, "datasets": [DATASET], "method": {"window": 512}})
+    json!({
+        "model": MODEL,
+        "datasets": [DATASET],
+        "method": {"window": 512},
+        "reuse": false,
+    })
 }
 
 /// Roots with what [`job`] names.

@@ -1,39 +1,13 @@
 //! The fixtures against what transformers computes in float32 (fixtures/README.md says how).
 
-use std::fs;
-
 use assay_api::{DatasetResult, JobResult};
-use assay_testkit::{Roots, fixture};
+use assay_testkit::Roots;
 use serde_json::{Value, json};
 
+use crate::reference::{FIXTURES, TOLERANCE, differs_by, expected, text};
 use crate::service::Service;
 
-const FIXTURES: [&str; 5] = [
-    "llama_gqa",
-    "llama_tied",
-    "llama31_rope",
-    "sharded_llama",
-    "bf16_llama",
-];
 const WINDOW: u32 = 64;
-/// Relative, on a sum of NLLs.
-const TOLERANCE: f64 = 2e-6;
-
-fn expected(name: &str) -> Value {
-    let text = fs::read_to_string(fixture(name).join("expected.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
-}
-
-fn text(expected: &Value, name: &str) -> String {
-    expected["tokens"][name]["text"]
-        .as_str()
-        .unwrap()
-        .to_owned()
-}
-
-fn differs_by(value: f64, reference: f64) -> f64 {
-    (value - reference).abs() / reference.abs()
-}
 
 /// float32 also for the checkpoint in bfloat16, as the reference values are.
 fn job(model: &str, datasets: &Value) -> Value {

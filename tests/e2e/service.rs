@@ -122,8 +122,14 @@ pub(crate) struct Service {
 impl Service {
     /// A server on a fresh database, without a worker.
     pub(crate) async fn start(roots: Roots) -> Self {
+        Self::start_with(roots, &[]).await
+    }
+
+    /// The same with settings of the server.
+    pub(crate) async fn start_with(roots: Roots, settings: &[&str]) -> Self {
         let turn = TURN.lock().await;
-        Self::on(Database::Fresh(TestDatabase::fresh().await), roots, turn).await
+        let database = Database::Fresh(TestDatabase::fresh().await);
+        Self::on(database, roots, turn, settings).await
     }
 
     /// A server on a PostgreSQL of its own, without a worker.
@@ -132,16 +138,21 @@ impl Service {
         let own = TestCluster::start()
             .await
             .expect("a private PostgreSQL should start");
-        Self::on(Database::Own(own), roots, turn).await
+        Self::on(Database::Own(own), roots, turn, &[]).await
     }
 
-    async fn on(database: Database, roots: Roots, turn: MutexGuard<'static, ()>) -> Self {
+    async fn on(
+        database: Database,
+        roots: Roots,
+        turn: MutexGuard<'static, ()>,
+        settings: &[&str],
+    ) -> Self {
         let logs = Logs(roots.state().join("logs"));
         fs::create_dir(&logs.0).expect("the state directory can be written");
         let file = roots.state().join("address");
         let server = spawn("assay-server", "server", &database, &roots, |command| {
             command.args(["serve", "--listen", "127.0.0.1:0", "--address-file"]);
-            command.arg(&file);
+            command.arg(&file).args(settings);
         });
         let address = eventually("the server's address", LIMIT, async || {
             fs::read_to_string(&file).ok()
@@ -163,6 +174,11 @@ impl Service {
         service
     }
 
+    /// Host and port of the server.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Kills the server and starts another one on the same port.
     pub(crate) async fn restart_server(&mut self) {
         self.server.kill().await;
@@ -181,8 +197,12 @@ impl Service {
 
     /// Starts a worker with these devices.
     pub(crate) fn add_worker(&mut self, devices: &str) {
+        self.add_worker_with(devices, &[]);
+    }
+
+    /// The same with further settings.
+    pub(crate) fn add_worker_with(&mut self, devices: &str, settings: &[&str]) {
         let name = format!("worker {}", self.workers.len());
-        let state = self.roots.state();
         let worker = spawn(
             "assay-worker",
             &name,
@@ -190,7 +210,7 @@ impl Service {
             &self.roots,
             |command| {
                 command.args(["run", "--devices", devices, "--heartbeat", HEARTBEAT]);
-                command.args(["--lease", LEASE, "--state-dir"]).arg(state);
+                command.args(["--lease", LEASE]).args(settings);
             },
         );
         self.workers.push(worker);
@@ -261,6 +281,8 @@ fn spawn(
         .arg(roots.models())
         .arg("--data-root")
         .arg(roots.data())
+        .arg("--state-dir")
+        .arg(roots.state())
         .env("DATABASE_URL", database.url())
         .env("NO_COLOR", "1")
         .stderr(file);

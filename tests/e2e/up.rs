@@ -9,7 +9,7 @@ async fn submit(url: &str) -> JobResult {
     let mut command = program_of_assay("assay");
     command
         .args(["submit", "--model", "llama_gqa", "--dataset", "a.txt"])
-        .args(["--wait", "--json"])
+        .args(["--no-reuse", "--wait", "--json"])
         .env("ASSAY_SERVER", url);
     let mut submit = Program::start(command);
     let status = submit.ended_within(LIMIT).await;

@@ -35,6 +35,11 @@ pub struct Config {
     /// device.
     #[arg(long, env = "ASSAY_DEVICES")]
     pub devices: Option<String>,
+    /// Bytes that the activations of one micro-batch may take on each device. Micro-batches that
+    /// need more are split, which the result says. By default what the host has available when a
+    /// shard starts, divided among the devices; on GPUs no limit.
+    #[arg(long, env = "ASSAY_MEMORY_BUDGET", value_name = "BYTES")]
+    pub memory_budget: Option<u64>,
     /// Seconds between two renewals of the leases.
     #[arg(long, env = "ASSAY_HEARTBEAT_SECONDS", default_value = "3", value_parser = seconds)]
     pub heartbeat: Duration,
@@ -55,6 +60,7 @@ impl fmt::Debug for Config {
             .field("data_root", &self.data_root)
             .field("state_dir", &self.state_dir)
             .field("devices", &self.devices)
+            .field("memory_budget", &self.memory_budget)
             .field("heartbeat", &self.heartbeat)
             .field("lease", &self.lease)
             .field("log", &self.log)

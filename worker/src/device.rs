@@ -3,10 +3,11 @@
 use std::thread;
 
 use assay_api::Dtype;
-use assay_decoder::Decoder;
+use assay_decoder::{Decoder, weight_bytes};
 use assay_store::ShardOutcome;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::budget::Budget;
 use crate::devices::DeviceSpec;
 use crate::failure::Failure;
 use crate::shard::{Interrupted, Rate, ShardWork, run_shard};
@@ -30,7 +31,7 @@ impl Device {
     ///
     /// # Errors
     /// The thread cannot be started, or cannot be pinned to its cores.
-    pub(crate) async fn start(spec: DeviceSpec) -> anyhow::Result<Self> {
+    pub(crate) async fn start(spec: DeviceSpec, budget: Budget) -> anyhow::Result<Self> {
         let (commands, inbox) = mpsc::channel(1);
         let (ready, started) = oneshot::channel();
         thread::Builder::new()
@@ -41,7 +42,7 @@ impl Device {
                 // The receiver waits for exactly this; without it the worker is gone.
                 let _ = ready.send(prepared);
                 if usable {
-                    serve(&spec, inbox);
+                    serve(&spec, budget, inbox);
                 }
             })?;
         started.await??;
@@ -84,16 +85,13 @@ struct Loaded {
     decoder: Decoder,
 }
 
-fn serve(spec: &DeviceSpec, mut inbox: mpsc::Receiver<Command>) {
+fn serve(spec: &DeviceSpec, budget: Budget, mut inbox: mpsc::Receiver<Command>) {
     let mut loaded: Option<Loaded> = None;
     let mut rate = Rate::default();
     while let Some(Command { work, answer }) = inbox.blocking_recv() {
-        let result = load(spec, &mut loaded, &work)
-            .map_err(|failure| Interrupted {
-                failure,
-                computed_tokens: 0,
-            })
-            .and_then(|decoder| run_shard(decoder, &work, &mut rate));
+        let result = load(spec, budget, &mut loaded, &work)
+            .map_err(Interrupted::before)
+            .and_then(|decoder| run_shard(decoder, &work, budget.of_micro_batch(), &mut rate));
         // Nobody waits any more when the worker is stopping.
         let _ = answer.send(result);
     }
@@ -102,6 +100,7 @@ fn serve(spec: &DeviceSpec, mut inbox: mpsc::Receiver<Command>) {
 /// The decoder for this work: the one held, or loaded now.
 fn load<'a>(
     spec: &DeviceSpec,
+    budget: Budget,
     loaded: &'a mut Option<Loaded>,
     work: &ShardWork,
 ) -> Result<&'a Decoder, Failure> {
@@ -113,6 +112,7 @@ fn load<'a>(
             // Before the next one is loaded: both may not fit.
             drop(other);
             let (digest, dtype) = (job.digest.clone(), job.dtype);
+            budget.check_weights(weight_bytes(&job.checkpoint, dtype))?;
             tracing::info!(device = %spec, digest, dtype = dtype.as_str(), "loading");
             let decoder = Decoder::load(&job.checkpoint, dtype, tch_device(spec))?;
             // Loading takes a while, and the digest was taken before it.

@@ -2,7 +2,7 @@
 
 use assay_api::ErrorCode;
 use assay_checkpoint::CheckpointError;
-use assay_data::DataError;
+use assay_data::{DataError, SourceError};
 use assay_decoder::DecoderError;
 use assay_store::AttemptFailure;
 
@@ -45,11 +45,41 @@ impl Failure {
         }
     }
 
+    /// An error about a file: final if it follows from the file's content.
+    pub(crate) fn of_file(code: ErrorCode, error: &impl std::fmt::Display) -> Self {
+        Self::Error {
+            code,
+            detail: error.to_string(),
+            field: None,
+            is_final: follows_from_content(code),
+        }
+    }
+
+    /// Whether there was too little memory.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        matches!(
+            self,
+            Self::Error {
+                code: ErrorCode::OutOfMemory,
+                ..
+            }
+        )
+    }
+
     /// Names the field of the request at fault.
     #[must_use]
     pub(crate) fn of_field(mut self, name: impl Into<String>) -> Self {
         if let Self::Error { field, .. } = &mut self {
             *field = Some(name.into());
+        }
+        self
+    }
+
+    /// Names the field of the request at fault, unless a nearer one is named already.
+    #[must_use]
+    pub(crate) fn of_missing_field(mut self, name: impl Into<String>) -> Self {
+        if let Self::Error { field, .. } = &mut self {
+            field.get_or_insert_with(|| name.into());
         }
         self
     }
@@ -88,25 +118,19 @@ fn follows_from_content(code: ErrorCode) -> bool {
 
 impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Self {
-        let code = error.code();
-        Self::Error {
-            code,
-            detail: error.to_string(),
-            field: Some("model".to_owned()),
-            is_final: follows_from_content(code),
-        }
+        Self::of_file(error.code(), &error).of_field("model")
     }
 }
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        let code = error.code();
-        Self::Error {
-            code,
-            detail: error.to_string(),
-            field: None,
-            is_final: follows_from_content(code),
-        }
+        Self::of_file(error.code(), &error)
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        Self::of_file(error.code(), &error)
     }
 }
 

@@ -127,9 +127,7 @@ impl Heartbeat {
 
 #[cfg(test)]
 mod tests {
-    use assay_api::{
-        Convention, DatasetRef, Dtype, DtypeRequest, JobRequest, Method, MethodRequest,
-    };
+    use assay_api::{DatasetRef, Dtype, JobRequest, Method, OneOrMany};
     use assay_store::{Claimant, NewJob};
     use assay_testkit::{LIMIT, TestDatabase, eventually};
     use uuid::Uuid;
@@ -139,23 +137,15 @@ mod tests {
     const LEASE: Duration = Duration::from_mins(1);
 
     async fn post_job(store: &Store) {
-        let request = JobRequest {
-            name: None,
-            model: "m".to_owned(),
-            datasets: vec![DatasetRef::at("d")],
-            method: MethodRequest::default(),
-            dtype: DtypeRequest::Auto,
-            tags: [].into(),
-        };
+        let body = serde_json::json!({"model": "m", "datasets": ["d"]});
+        let request: JobRequest = serde_json::from_value(body.clone()).unwrap();
         let new = NewJob {
             id: Uuid::now_v7(),
             request: &request,
-            body: &serde_json::json!({}),
+            body: &body,
             idempotency_key: None,
-            method: &Method {
-                convention: Convention::Rolling,
-                window: 8,
-            },
+            methods: &OneOrMany::One(Method::rolling(8)),
+            datasets: &[DatasetRef::at("d")],
             dtype: Dtype::Float32,
         };
         store.create_job(&new).await.unwrap();

@@ -4,6 +4,7 @@
 //! Threads: an async runtime speaks to the ledger; one thread per device owns its tensors and
 //! never waits for the ledger; one thread renews the leases and never waits for anything else.
 
+mod budget;
 mod config;
 mod cores;
 mod device;
@@ -16,10 +17,12 @@ mod lease;
 mod planner;
 mod resources;
 mod retry;
+mod row;
 mod run;
 mod shard;
 mod slot;
+mod split;
 
 pub use config::Config;
 pub use doctor::doctor;
-pub use run::run;
+pub use run::{RunError, run};

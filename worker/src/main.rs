@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use assay_worker::{Config, doctor, run};
+use assay_worker::{Config, RunError, doctor, run};
 use clap::{Parser, Subcommand};
 
 /// Claims shards of evaluation jobs and scores them on the devices of this host.
@@ -19,19 +19,30 @@ enum Command {
     /// given back, and the exit code is 0.
     Run(Config),
     /// Say whether this host is fit to run: one line a check, exit code 1 if one fails.
-    Doctor(Config),
+    Doctor {
+        #[command(flatten)]
+        config: Config,
+        /// Print each check as a JSON object: `check`, `ok`, `detail`, `remedy`
+        #[arg(long)]
+        json: bool,
+    },
 }
 
+/// Exit code of settings that are refused, as clap's own: trying again is of no use.
+const WRONG_USAGE: u8 = 2;
+
 fn main() -> ExitCode {
-    let result = match Args::parse().command {
-        Command::Run(config) => run(config),
-        Command::Doctor(config) => doctor(&config),
+    let (error, code) = match Args::parse().command {
+        Command::Run(config) => match run(config) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error @ RunError::Settings(_)) => (error.to_string(), WRONG_USAGE.into()),
+            Err(error @ RunError::Failed(_)) => (error.to_string(), ExitCode::FAILURE),
+        },
+        Command::Doctor { config, json } => match doctor(&config, json) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
+        },
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("assay-worker: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    eprintln!("assay-worker: {error}");
+    code
 }

@@ -1,12 +1,20 @@
 //! Planning a job: tokens, windows, shards, digests. Pure in its inputs: two workers that plan the
 //! same job with the same files make the same plan.
 
+use std::fmt::Write as _;
+
 use assay_api::{ErrorCode, ModelFacts, TokenizerFacts};
-use assay_scoring::{CostModel, DocumentFacts, NUMERICS_VERSION, PlanConstants, plan};
+use assay_checkpoint::Checkpoint;
+use assay_scoring::{
+    CostModel, DocumentFacts, NUMERICS_VERSION, PlanConstants, PlanError, Scope, plan,
+};
 use assay_store::{NewDatasetPlan, NewPlan, PlanClaim, PlanFacts};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
-use crate::resources::Host;
+use crate::resources::{Host, Reader};
+use crate::row::{Row, convention, prefix};
 
 /// Input ids that a result shows.
 const SHOWN_IDS: usize = 8;
@@ -17,54 +25,48 @@ const SHOWN_IDS: usize = 8;
 /// The checkpoint, the tokenizer or a dataset is refused, or the method does not fit them.
 pub(crate) fn plan_job(host: &Host, claim: &PlanClaim) -> Result<NewPlan, Failure> {
     let (checkpoint, digest) = host.checkpoint(&claim.model)?;
-    let architecture = checkpoint.architecture();
-    if claim.method.window as usize > architecture.max_positions {
-        let detail = format!(
-            "the window of {} tokens is longer than the {} positions of {}",
-            claim.method.window, architecture.max_positions, claim.model
-        );
-        return Err(Failure::fatal(ErrorCode::MethodInvalid, detail).of_field("method.window"));
+    let reader = Reader::of(&checkpoint, claim.rows.iter().map(|(source, _)| source))?;
+    let mut rows = Vec::with_capacity(claim.rows.len());
+    for index in 0..claim.rows.len() {
+        let row = row(host, claim, index, &checkpoint, &reader);
+        rows.push(row.map_err(|failure| failure.of_missing_field(field(claim, index)))?);
     }
-    let tokenizer = checkpoint.tokenizer()?;
-    let prefix = tokenizer.prefix()?;
-
-    let mut stores = Vec::with_capacity(claim.datasets.len());
-    for (index, dataset) in claim.datasets.iter().enumerate() {
-        let store = host.tokens(dataset, &tokenizer);
-        stores.push(store.map_err(|failure| failure.of_field(format!("datasets[{index}]")))?);
-    }
-    let documents: Vec<Vec<DocumentFacts>> = stores
-        .iter()
-        .map(|store| {
-            (0..store.documents())
-                .map(|document| store.facts(document))
-                .collect()
-        })
-        .collect();
-    let lengths: Vec<Vec<u64>> = documents
-        .iter()
-        .map(|documents| documents.iter().map(|document| document.tokens).collect())
-        .collect();
-    let lengths: Vec<&[u64]> = lengths.iter().map(Vec::as_slice).collect();
-
     let constants = PlanConstants::default();
+    let architecture = checkpoint.architecture();
     let cost = CostModel {
         linear_flops_per_token: architecture.linear_flops_per_token(),
         attention_flops_per_pair: architecture.attention_flops_per_pair(),
     };
-    let plans = plan(&lengths, claim.method.window, &cost, &constants)
-        .map_err(|error| Failure::fatal(ErrorCode::DatasetEmpty, error.to_string()))?;
-
-    let first = stores
+    let facts: Vec<Vec<DocumentFacts>> = rows.iter().map(document_facts).collect();
+    let plans = plan_rows(claim, &rows, &facts, &cost, &constants)?;
+    let datasets = rows
         .iter()
-        .flat_map(|store| (0..store.documents()).map(|d| store.ids(d)));
-    let first = first
-        .into_iter()
-        .find(|ids| !ids.is_empty())
-        .unwrap_or_default();
-    let first_token_ids = std::iter::once(prefix)
-        .chain(first.iter().copied())
-        .take(SHOWN_IDS)
+        .zip(&claim.rows)
+        .zip(facts)
+        .zip(plans)
+        .map(|(((row, (_, method)), documents), plan)| {
+            let content = Content {
+                tokens: row.tokens.key(),
+                weights: &digest,
+                method,
+                dtype: claim.dtype.as_str(),
+                prefix: row.prefix,
+                constants: &constants,
+                numerics_version: NUMERICS_VERSION,
+            };
+            NewDatasetPlan {
+                digest: row.tokens.data_digest().to_owned(),
+                tokens_digest: row.tokens.tokens_digest().to_owned(),
+                documents,
+                plan,
+                prefix: row.prefix,
+                // Only then is every byte of the text accounted for.
+                text_measures: !row.is_joined && row.prefix.is_some() && !row.tokens.has_mask(),
+                content_key: content.key(),
+                groups: groups(row),
+                warnings: row.tokens.warnings(),
+            }
+        })
         .collect();
     let facts = PlanFacts {
         model: ModelFacts {
@@ -74,26 +76,131 @@ pub(crate) fn plan_job(host: &Host, claim: &PlanClaim) -> Result<NewPlan, Failur
             digest,
         },
         tokenizer: TokenizerFacts {
-            digest: tokenizer.digest().to_owned(),
-            adds_bos: tokenizer.adds_bos(),
-            first_token_ids,
+            digest: reader.tokenizer.digest().to_owned(),
+            adds_bos: reader.tokenizer.adds_bos(),
+            first_token_ids: first_token_ids(&rows),
+            chat_template: reader.chat.as_ref().map(|chat| chat.digest().to_owned()),
         },
-        prefix,
         constants,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         numerics_version: NUMERICS_VERSION,
         warnings: checkpoint.warnings().to_vec(),
     };
-    let datasets = stores
-        .iter()
-        .zip(documents)
-        .zip(plans)
-        .map(|((store, documents), plan)| NewDatasetPlan {
-            digest: store.data_digest().to_owned(),
-            tokens_digest: store.tokens_digest().to_owned(),
-            documents,
-            plan,
-        })
-        .collect();
     Ok(NewPlan { facts, datasets })
+}
+
+/// The tokens of a dataset under its method.
+fn row(
+    host: &Host,
+    claim: &PlanClaim,
+    index: usize,
+    checkpoint: &Checkpoint,
+    reader: &Reader,
+) -> Result<Row, Failure> {
+    let (source, method) = &claim.rows[index];
+    let positions = checkpoint.architecture().max_positions;
+    if method.window as usize > positions {
+        let detail = format!(
+            "the window of {} tokens is longer than the {positions} positions of {}",
+            method.window, claim.model
+        );
+        return Err(Failure::fatal(ErrorCode::MethodInvalid, detail).of_field("method.window"));
+    }
+    let prefix = prefix(method, source.format(), &reader.tokenizer)?;
+    let tokens = host.tokens(source, method, reader, claim.token_output)?;
+    Ok(Row::new(tokens, method, prefix))
+}
+
+/// `datasets[i]` of the request. The rows of a dataset lie side by side, and its name is its own.
+fn field(claim: &PlanClaim, index: usize) -> String {
+    let names = claim.rows[..=index].iter().map(|(source, _)| source.name());
+    let mut names: Vec<&str> = names.collect();
+    names.dedup();
+    format!("datasets[{}]", names.len() - 1)
+}
+
+fn document_facts(row: &Row) -> Vec<DocumentFacts> {
+    let documents = 0..row.tokens.documents();
+    documents
+        .map(|document| row.tokens.facts(document))
+        .collect()
+}
+
+fn plan_rows(
+    claim: &PlanClaim,
+    rows: &[Row],
+    facts: &[Vec<DocumentFacts>],
+    cost: &CostModel,
+    constants: &PlanConstants,
+) -> Result<Vec<assay_scoring::DatasetPlan>, Failure> {
+    let lengths: Vec<Vec<u64>> = facts
+        .iter()
+        .map(|documents| documents.iter().map(|document| document.tokens).collect())
+        .collect();
+    let counted: Vec<_> = rows.iter().map(Row::counted_ranges).collect();
+    let scopes = rows
+        .iter()
+        .zip(&claim.rows)
+        .zip(lengths.iter().zip(&counted))
+        .map(|((row, (_, method)), (lengths, counted))| {
+            Ok(Scope {
+                convention: convention(method)?,
+                lengths,
+                prefix: row.prefix.is_some(),
+                counted: counted.as_deref(),
+            })
+        })
+        .collect::<Result<Vec<_>, Failure>>()?;
+    plan(&scopes, cost, constants).map_err(|error| match error {
+        PlanError::NothingToScore { dataset, .. } => {
+            let (source, _) = &claim.rows[dataset];
+            let detail = format!("{}: {error}", source.name());
+            Failure::fatal(ErrorCode::DatasetEmpty, detail).of_field(field(claim, dataset))
+        }
+        error => Failure::fatal(ErrorCode::MethodInvalid, error.to_string()).of_field("method"),
+    })
+}
+
+/// What the numbers of a row follow from, the device kind and the splits apart.
+#[derive(Serialize)]
+struct Content<'a> {
+    tokens: &'a str,
+    weights: &'a str,
+    method: &'a assay_api::Method,
+    dtype: &'a str,
+    prefix: Option<u32>,
+    constants: &'a PlanConstants,
+    numerics_version: u32,
+}
+
+impl Content<'_> {
+    fn key(&self) -> String {
+        let json = serde_json::to_vec(self).expect("a struct of strings and numbers");
+        Sha256::digest(json)
+            .iter()
+            .fold(String::new(), |mut text, byte| {
+                write!(text, "{byte:02x}").expect("writing to a string succeeds");
+                text
+            })
+    }
+}
+
+/// Names of the groups and the group of each document.
+fn groups(row: &Row) -> Option<(Vec<String>, Vec<u32>)> {
+    let of_documents: Option<Vec<u32>> = (0..row.tokens.documents())
+        .map(|document| row.tokens.group(document))
+        .collect();
+    Some((row.tokens.group_names().to_vec(), of_documents?))
+}
+
+/// The first input of the first row, as the model sees it.
+fn first_token_ids(rows: &[Row]) -> Vec<u32> {
+    let Some(row) = rows.first() else {
+        return Vec::new();
+    };
+    row.prefix
+        .into_iter()
+        .chain(row.tokens.stream().iter().copied())
+        .take(SHOWN_IDS)
+        .collect()
 }

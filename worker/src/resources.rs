@@ -4,17 +4,18 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assay_api::{DatasetRef, Dtype, ErrorCode, JobId};
-use assay_checkpoint::{Checkpoint, DigestCache, TextTokenizer};
-use assay_data::{DatasetSource, PathError, Root, TokenStore, tokenize};
+use assay_api::{DatasetFormat, DatasetRef, Dtype, ErrorCode, JobId, Method};
+use assay_checkpoint::{ChatTemplate, Checkpoint, DigestCache, TextTokenizer};
+use assay_data::{Reading, Root, Source, TokenStore, Uploads, tokenize};
 use assay_scoring::ClusterLayout;
-use assay_store::{RunContext, Store};
+use assay_store::{RunContext, RunDataset, Store};
 use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::retry::retry;
+use crate::row::Row;
 
 /// Jobs whose resources are kept; an older one is opened anew from the caches on disk.
 const KEPT_JOBS: usize = 4;
@@ -24,6 +25,7 @@ const KEPT_JOBS: usize = 4;
 pub(crate) struct Host {
     models: Root,
     data: Root,
+    uploads: Uploads,
     /// The token cache.
     tokens: PathBuf,
     digests: Arc<DigestCache>,
@@ -45,6 +47,7 @@ impl Host {
         Ok(Self {
             models: Root::open(&config.model_root).context("--model-root")?,
             data: Root::open(&config.data_root).context("--data-root")?,
+            uploads: Uploads::open(&config.state_dir.join("uploads")).context("--state-dir")?,
             tokens: make("tokens")?,
             digests: Arc::new(DigestCache::new(&make("digests")?)),
         })
@@ -56,44 +59,63 @@ impl Host {
     /// The path or the checkpoint is refused.
     pub(crate) fn checkpoint(&self, path: &str) -> Result<(Checkpoint, String), Failure> {
         let path = self.models.file_or_directory(path).map_err(|error| {
-            path_failure(&error, ErrorCode::CheckpointUnreadable).of_field("model")
+            let code = error.code(ErrorCode::CheckpointUnreadable);
+            Failure::of_file(code, &error).of_field("model")
         })?;
         let checkpoint = Checkpoint::open(&path)?;
         let digest = checkpoint.digest(&self.digests)?;
         Ok((checkpoint, digest))
     }
 
-    /// The tokens of a dataset, from the cache or made now.
+    /// The tokens of a dataset under a method, from the cache or made now.
     ///
     /// # Errors
     /// The path or the dataset is refused.
     pub(crate) fn tokens(
         &self,
         dataset: &DatasetRef,
-        tokenizer: &TextTokenizer,
+        method: &Method,
+        reader: &Reader,
+        offsets: bool,
     ) -> Result<TokenStore, Failure> {
-        let path = self
-            .data
-            .file(&dataset.path)
-            .map_err(|error| path_failure(&error, ErrorCode::DatasetUnreadable))?;
-        let source = DatasetSource {
-            path,
-            format: dataset.format(),
-            field: dataset.field().to_owned(),
-            limit_documents: dataset.limit_documents,
-            limit_tokens: dataset.limit_tokens,
+        let source = Source::resolve(dataset, &self.data, &self.uploads)?;
+        let reading = Reading {
+            tokenizer: &reader.tokenizer,
+            chat: reader.chat.as_ref(),
+            join: method.join.as_deref(),
+            offsets,
         };
-        Ok(tokenize(&source, tokenizer, &self.tokens, &self.digests)?)
+        Ok(tokenize(&source, &reading, &self.tokens, &self.digests)?)
     }
 }
 
-fn path_failure(error: &PathError, unreadable: ErrorCode) -> Failure {
-    match error {
-        PathError::NotRelative(_) | PathError::Outside(_) | PathError::Malformed => {
-            Failure::fatal(ErrorCode::PathOutsideRoot, error.to_string())
-        }
-        // Another node may have it.
-        _ => Failure::error(unreadable, error.to_string()),
+/// What makes tokens of text: the parts of a checkpoint that datasets are read with.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    /// The tokenizer.
+    pub(crate) tokenizer: TextTokenizer,
+    /// The chat template, if a dataset is a chat.
+    pub(crate) chat: Option<ChatTemplate>,
+}
+
+impl Reader {
+    /// The reader of these datasets.
+    ///
+    /// # Errors
+    /// The tokenizer or the template cannot be used.
+    pub(crate) fn of<'a>(
+        checkpoint: &Checkpoint,
+        mut datasets: impl Iterator<Item = &'a DatasetRef>,
+    ) -> Result<Self, Failure> {
+        let is_chat = datasets.any(|dataset| dataset.format() == DatasetFormat::Chat);
+        Ok(Self {
+            tokenizer: checkpoint.tokenizer()?,
+            chat: if is_chat {
+                checkpoint.chat_template()?
+            } else {
+                None
+            },
+        })
     }
 }
 
@@ -106,19 +128,19 @@ pub(crate) struct JobResources {
     pub(crate) digest: String,
     /// The dtype of the computation.
     pub(crate) dtype: Dtype,
-    /// The token before each document.
-    pub(crate) prefix: u32,
-    /// By dataset, in the order of the request.
-    pub(crate) datasets: Vec<RunnableDataset>,
+    /// Whether the NLL of every token is asked for.
+    pub(crate) token_output: bool,
+    /// By dataset and method, in the order of the request.
+    pub(crate) rows: Vec<RunnableRow>,
 }
 
-/// A dataset of a job, opened on this host.
+/// A dataset under one method, opened on this host.
 #[derive(Debug)]
-pub(crate) struct RunnableDataset {
-    /// Its name, for errors.
+pub(crate) struct RunnableRow {
+    /// Name of the dataset, for errors.
     pub(crate) name: String,
     /// Its tokens.
-    pub(crate) tokens: TokenStore,
+    pub(crate) row: Row,
     /// Where a token's NLL is added.
     pub(crate) clusters: ClusterLayout,
 }
@@ -135,40 +157,47 @@ impl JobResources {
             );
             return Err(Failure::error(ErrorCode::CheckpointDiffers, detail).of_field("model"));
         }
-        let tokenizer = checkpoint.tokenizer()?;
-        let mut datasets = Vec::with_capacity(context.datasets.len());
-        for (index, dataset) in context.datasets.into_iter().enumerate() {
-            let field = format!("datasets[{index}]");
-            let tokens = host
-                .tokens(&dataset.source, &tokenizer)
-                .map_err(|failure| failure.of_field(field.as_str()))?;
-            if tokens.tokens_digest() != dataset.tokens_digest {
-                let detail = format!(
-                    "the tokens of {} on this worker are {}, the job was planned with {}: give \
-                     all nodes the same dataset and tokenizer, and submit the job anew if they \
-                     were changed",
-                    dataset.source.path,
-                    tokens.tokens_digest(),
-                    dataset.tokens_digest
-                );
-                return Err(Failure::error(ErrorCode::DataDiffers, detail).of_field(field));
-            }
-            let name = dataset.source.name().to_owned();
-            datasets.push(RunnableDataset {
-                name,
-                tokens,
-                clusters: dataset.clusters,
-            });
-        }
-        let prefix = plan.prefix;
+        let sources = context.datasets.iter().map(|dataset| &dataset.source);
+        let reader = Reader::of(&checkpoint, sources)?;
+        let rows = context
+            .datasets
+            .into_iter()
+            .map(|dataset| open_row(host, dataset, &reader, context.token_output))
+            .collect::<Result<_, Failure>>()?;
         Ok(Self {
             checkpoint,
             digest,
             dtype: context.dtype,
-            prefix,
-            datasets,
+            token_output: context.token_output,
+            rows,
         })
     }
+}
+
+fn open_row(
+    host: &Host,
+    dataset: RunDataset,
+    reader: &Reader,
+    offsets: bool,
+) -> Result<RunnableRow, Failure> {
+    let name = dataset.source.name().to_owned();
+    let tokens = host
+        .tokens(&dataset.source, &dataset.method, reader, offsets)
+        .map_err(|failure| failure.of_missing_field(format!("dataset {name:?}")))?;
+    if tokens.tokens_digest() != dataset.tokens_digest {
+        let detail = format!(
+            "the tokens of {name} on this worker are {}, the job was planned with {}: give all \
+             nodes the same dataset and tokenizer, and submit the job anew if they were changed",
+            tokens.tokens_digest(),
+            dataset.tokens_digest
+        );
+        return Err(Failure::error(ErrorCode::DataDiffers, detail));
+    }
+    Ok(RunnableRow {
+        name,
+        row: Row::new(tokens, &dataset.method, dataset.prefix),
+        clusters: dataset.clusters,
+    })
 }
 
 type Entry = (JobId, Arc<OnceCell<Arc<JobResources>>>);

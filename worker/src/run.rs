@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::budget::Budget;
 use crate::config::{Config, LogFormat};
 use crate::cores;
 use crate::device::Device;
@@ -22,20 +23,36 @@ use crate::resources::{Host, ResourceCache};
 use crate::retry::retry;
 use crate::slot::Slot;
 
+/// Why a worker did not end in order.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The settings do not fit each other or this host, and will not on another try.
+    #[error("{0:#}")]
+    Settings(anyhow::Error),
+    /// Something failed that may not fail again.
+    #[error("{0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
 /// Runs a worker until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// The settings or the host are unfit, or the ledger fails for good.
-pub fn run(config: Config) -> anyhow::Result<()> {
-    config.validate()?;
+pub fn run(config: Config) -> Result<(), RunError> {
+    config.validate().map_err(RunError::Settings)?;
     start_log(config.log);
-    let devices = devices(&config)?;
+    let devices = devices(&config).map_err(RunError::Settings)?;
+    let host = Host::open(&config).map_err(RunError::Settings)?;
+    Ok(compute(config, devices, host)?)
+}
+
+fn compute(config: Config, devices: Vec<DeviceSpec>, host: Host) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("async")
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(config, devices));
+    let result = runtime.block_on(serve(config, devices, host));
     // A planning that was left in the middle may still run on a blocking thread.
     runtime.shutdown_background();
     result
@@ -81,12 +98,11 @@ fn start_log(format: LogFormat) {
     }
 }
 
-async fn serve(config: Config, specs: Vec<DeviceSpec>) -> anyhow::Result<()> {
+async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Result<()> {
     let stopping = CancellationToken::new();
     // Before anything is claimed, so that no signal finds the default handler.
     stop_on_signals(stopping.clone())?;
 
-    let host = Host::open(&config)?;
     let statuses: Vec<DeviceStatus> = specs
         .iter()
         .map(|spec| DeviceStatus {
@@ -120,13 +136,14 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>) -> anyhow::Result<()> {
 
     let resources = Arc::new(ResourceCache::new(host, store.clone()));
     let mut slots = JoinSet::new();
-    for (spec, status) in specs.into_iter().zip(statuses) {
+    for (spec, status) in specs.iter().zip(statuses) {
+        let budget = Budget::of(spec, &specs, config.memory_budget);
         let slot = Slot {
             worker,
             name: status.name,
             kind: status.kind,
             lease: config.lease,
-            device: Device::start(spec).await?,
+            device: Device::start(spec.clone(), budget).await?,
             store: store.clone(),
             resources: Arc::clone(&resources),
             leases: leases.clone(),

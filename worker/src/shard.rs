@@ -5,17 +5,21 @@ use std::time::{Duration, Instant};
 
 use assay_api::ErrorCode;
 use assay_decoder::{Decoder, Sequence};
-use assay_scoring::{NllError, ShardSums, Window, spans_digest};
-use assay_store::{ShardClaim, ShardOutcome};
+use assay_scoring::{NllError, ShardSums, Window, spans_digest, to_units};
+use assay_store::{ShardClaim, ShardOutcome, SpanToken, TokenSpan};
 
 use crate::failure::Failure;
 use crate::lease::Lease;
-use crate::resources::{JobResources, RunnableDataset};
+use crate::resources::{JobResources, RunnableRow};
+use crate::split::{deepest, fitting, parts};
 
 /// A shard with all that a device needs to run it.
+#[derive(Clone)]
 pub(crate) struct ShardWork {
     /// The shard.
-    pub(crate) shard: ShardClaim,
+    pub(crate) shard: Arc<ShardClaim>,
+    /// The split depth that is recorded on it.
+    pub(crate) depth: u32,
     /// The job it belongs to.
     pub(crate) job: Arc<JobResources>,
     /// The attempt.
@@ -41,127 +45,240 @@ impl Rate {
     }
 }
 
-/// An error, and the tokens scored before it.
-pub(crate) struct Interrupted {
-    /// Why.
-    pub(crate) failure: Failure,
-    /// Tokens scored.
-    pub(crate) computed_tokens: u64,
+/// Why a shard was not scored.
+pub(crate) enum Interrupted {
+    /// An error, and the tokens scored before it.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// Tokens scored.
+        computed_tokens: u64,
+    },
+    /// Its micro-batches do not fit in memory, but would at this split depth, which has to be
+    /// recorded first.
+    TooLarge {
+        /// The depth.
+        depth: u32,
+    },
 }
 
-/// Scores the micro-batches of a shard one after the other and adds up exact sums. Between two
-/// micro-batches it looks whether to stop.
+impl Interrupted {
+    /// A failure before anything was scored.
+    pub(crate) fn before(failure: Failure) -> Self {
+        Self::Failed {
+            failure,
+            computed_tokens: 0,
+        }
+    }
+}
+
+/// Scores the micro-batches of a shard, or their parts, one after the other and adds up exact
+/// sums. In between it looks whether to stop. `budget` is the memory that one part may take, in
+/// bytes.
 ///
 /// # Errors
-/// The decoder fails, a token's NLL is not a finite number, or the lease was stopped.
+/// The decoder fails, a token's NLL is not a finite number, the lease was stopped, or the shard
+/// has to be split more deeply.
 pub(crate) fn run_shard(
     decoder: &Decoder,
     work: &ShardWork,
+    budget: Option<u64>,
     rate: &mut Rate,
 ) -> Result<ShardOutcome, Interrupted> {
-    let mut sums = ShardSums::default();
+    let shard = &work.shard;
+    let row = usize::try_from(shard.dataset).ok();
+    let row = row.and_then(|index| work.job.rows.get(index));
+    let row = row.ok_or_else(|| {
+        let detail = format!("the job has no dataset {}", shard.dataset);
+        Interrupted::before(Failure::error(ErrorCode::Internal, detail))
+    })?;
+    check_budget(decoder, work, budget)?;
+    let mut run = Run {
+        row,
+        sums: ShardSums::default(),
+        spans: work.job.token_output.then(Vec::new),
+    };
     let started = Instant::now();
-    let interrupted = |failure, sums: &ShardSums| Interrupted {
-        failure,
-        computed_tokens: sums.scored(),
-    };
-    let dataset = usize::try_from(work.shard.dataset).ok();
-    let Some(dataset) = dataset.and_then(|index| work.job.datasets.get(index)) else {
-        let detail = format!("the job has no dataset {}", work.shard.dataset);
-        return Err(interrupted(
-            Failure::error(ErrorCode::Internal, detail),
-            &sums,
-        ));
-    };
-    let batches = work.shard.micro_batches.len().max(1);
-    let predicted = rate.predict(work.shard.flops / batches as f64);
-    for micro_batch in &work.shard.micro_batches {
+    let batches = shard.micro_batches.len().max(1);
+    let predicted = rate.predict(shard.flops / batches as f64);
+    let all = shard.micro_batches.iter();
+    for part in all.flat_map(|micro_batch| parts(micro_batch, work.depth)) {
         if work.lease.is_stopped() {
-            return Err(interrupted(Failure::Stopped, &sums));
+            return Err(run.failed(Failure::Stopped));
         }
         work.lease.advance(predicted);
-        let sequences: Vec<Sequence> = micro_batch
-            .0
-            .iter()
-            .map(|window| sequence(window, work.job.prefix, dataset))
-            .collect::<Result<_, _>>()
-            .map_err(|failure| interrupted(failure, &sums))?;
-        let nlls = decoder
-            .score(&sequences)
-            .map_err(|error| interrupted(error.into(), &sums))?;
-        for (window, nlls) in micro_batch.0.iter().zip(&nlls) {
-            add_window(&mut sums, window, nlls, dataset)
-                .map_err(|failure| interrupted(failure, &sums))?;
+        match run.score(decoder, part) {
+            Ok(()) => {}
+            Err(failure)
+                if failure.is_out_of_memory() && work.depth < deepest(&shard.micro_batches) =>
+            {
+                return Err(Interrupted::TooLarge {
+                    depth: work.depth + 1,
+                });
+            }
+            Err(failure) => return Err(run.failed(failure)),
         }
     }
     let seconds = started.elapsed().as_secs_f64();
-    rate.learn(work.shard.flops, seconds);
+    rate.learn(shard.flops, seconds);
     Ok(ShardOutcome {
         // Of what was run, not of what was claimed: the ledger compares the two.
-        spans_digest: spans_digest(&work.shard.micro_batches),
-        computed_tokens: sums.scored(),
-        sums: sums.into_vec(),
+        spans_digest: spans_digest(&shard.micro_batches),
+        computed_tokens: run.sums.scored(),
+        sums: run.sums.into_vec(),
         seconds,
+        tokens: run.spans.unwrap_or_default(),
     })
 }
 
-/// The input and targets of a window. Token index -1 is the prefix.
-fn sequence(window: &Window, prefix: u32, dataset: &RunnableDataset) -> Result<Sequence, Failure> {
-    let ids = dataset.tokens.ids(u64::from(window.document));
+/// Refuses to start what is known not to fit.
+fn check_budget(
+    decoder: &Decoder,
+    work: &ShardWork,
+    budget: Option<u64>,
+) -> Result<(), Interrupted> {
+    let Some(budget) = budget else { return Ok(()) };
+    let needed = |part: &[Window]| decoder.memory_needed(part.iter().map(|w| w.len as usize));
+    let micro_batches = &work.shard.micro_batches;
+    match fitting(micro_batches, work.depth, |part| needed(part) <= budget) {
+        Some(depth) if depth == work.depth => Ok(()),
+        Some(depth) => Err(Interrupted::TooLarge { depth }),
+        None => {
+            let windows = micro_batches.iter().flat_map(|m| &m.0);
+            let longest = windows.max_by_key(|w| w.len).map_or(0, |w| w.len);
+            let detail = format!(
+                "one window of {longest} tokens takes about {} MB of memory and {} MB are to be \
+                 had; ask for a smaller window, or give the worker more memory or fewer devices",
+                decoder.memory_needed(std::iter::once(longest as usize)) / 1_000_000,
+                budget / 1_000_000
+            );
+            Err(Interrupted::before(Failure::error(
+                ErrorCode::OutOfMemory,
+                detail,
+            )))
+        }
+    }
+}
+
+/// A shard in the middle of being scored.
+struct Run<'a> {
+    row: &'a RunnableRow,
+    sums: ShardSums,
+    /// The NLL of each token, if asked for.
+    spans: Option<Vec<TokenSpan>>,
+}
+
+impl Run<'_> {
+    fn failed(&self, failure: Failure) -> Interrupted {
+        Interrupted::Failed {
+            failure,
+            computed_tokens: self.sums.scored(),
+        }
+    }
+
+    fn score(&mut self, decoder: &Decoder, windows: &[Window]) -> Result<(), Failure> {
+        let sequences: Vec<Sequence> = windows
+            .iter()
+            .map(|window| sequence(window, self.row))
+            .collect::<Result<_, _>>()?;
+        let nlls = decoder.score(&sequences)?;
+        for (window, nlls) in windows.iter().zip(&nlls) {
+            self.add(window, nlls)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a window's NLLs to the clusters of their tokens.
+    fn add(&mut self, window: &Window, nlls: &[f64]) -> Result<(), Failure> {
+        let RunnableRow {
+            name,
+            row,
+            clusters,
+        } = self.row;
+        let stream = window.document;
+        let mut span = self
+            .spans
+            .is_some()
+            .then(|| token_span(window, self.row))
+            .transpose()?;
+        for (token, nll) in row.counted(window).zip(nlls) {
+            let document = row.owner(stream, token);
+            self.sums
+                .add(clusters.cluster(document, token), *nll)
+                .map_err(|error| refused(name, document, token, error))?;
+            if let Some(span) = &mut span {
+                let offset = usize::try_from(token - window.from).expect("a window fits in memory");
+                let units =
+                    to_units(*nll).map_err(|error| refused(name, document, token, error))?;
+                span.tokens[offset].units = Some(units);
+            }
+        }
+        if let Some(spans) = &mut self.spans {
+            spans.extend(span);
+        }
+        Ok(())
+    }
+}
+
+fn refused(name: &str, document: u32, token: u64, error: NllError) -> Failure {
+    let code = match error {
+        NllError::NonFinite { .. } => ErrorCode::NonFinite,
+        NllError::OutOfRange { .. } | NllError::SumOutOfRange { .. } => ErrorCode::NllOutOfRange,
+    };
+    let detail = format!(
+        "{name}: token {token} of document {document}: {error}; look for NaN or infinity in the \
+         checkpoint, or choose float32"
+    );
+    Failure::fatal(code, detail)
+}
+
+/// The input and the counted targets of a window.
+fn sequence(window: &Window, runnable: &RunnableRow) -> Result<Sequence, Failure> {
+    let row = &runnable.row;
+    let ids = row.stream(window.document);
     let out_of_range = || {
-        let detail = format!("{window:?} does not fit document of {} tokens", ids.len());
+        let detail = format!("{window:?} does not fit its stream of {} tokens", ids.len());
         Failure::fatal(ErrorCode::CountsDisagree, detail)
     };
-    let end = usize::try_from(window.start + i64::from(window.len)).map_err(|_| out_of_range())?;
-    let input = if let Ok(start) = usize::try_from(window.start) {
-        ids.get(start..end).ok_or_else(out_of_range)?.to_vec()
-    } else {
-        let tokens = ids.get(..end).ok_or_else(out_of_range)?;
-        std::iter::once(prefix)
-            .chain(tokens.iter().copied())
-            .collect()
-    };
-    let range = usize::try_from(window.from)
-        .ok()
-        .zip(usize::try_from(window.to).ok());
-    let targets = range
-        .and_then(|(from, to)| ids.get(from..to))
-        .ok_or_else(out_of_range)?;
-    // The output at input index i predicts token start + i + 1.
-    let first_counted = i64::try_from(window.from)
-        .ok()
-        .and_then(|from| usize::try_from(from - 1 - window.start).ok())
-        .ok_or_else(out_of_range)?;
+    let input = row.input(window).ok_or_else(out_of_range)?;
+    if usize::try_from(window.to).map_or(true, |to| to > ids.len()) {
+        return Err(out_of_range());
+    }
+    let mut positions = Vec::new();
+    let mut targets = Vec::new();
+    for token in row.counted(window) {
+        // The output at input index i predicts token start + i + 1.
+        let position = token.cast_signed() - 1 - window.start;
+        positions.push(u32::try_from(position).map_err(|_| out_of_range())?);
+        let index = usize::try_from(token).map_err(|_| out_of_range())?;
+        targets.push(*ids.get(index).ok_or_else(out_of_range)?);
+    }
     Ok(Sequence {
         input,
-        first_counted,
-        targets: targets.to_vec(),
+        positions,
+        targets,
     })
 }
 
-/// Adds a window's NLLs to the clusters of their tokens.
-fn add_window(
-    sums: &mut ShardSums,
-    window: &Window,
-    nlls: &[f64],
-    dataset: &RunnableDataset,
-) -> Result<(), Failure> {
-    for (token, nll) in (window.from..window.to).zip(nlls) {
-        let cluster = dataset.clusters.cluster(window.document, token);
-        sums.add(cluster, *nll).map_err(|error| {
-            let code = match error {
-                NllError::NonFinite { .. } => ErrorCode::NonFinite,
-                NllError::OutOfRange { .. } | NllError::SumOutOfRange { .. } => {
-                    ErrorCode::NllOutOfRange
-                }
-            };
-            let detail = format!(
-                "{}: token {token} of document {}: {error}; look for NaN or infinity in the \
-                 checkpoint, or choose float32",
-                dataset.name, window.document
-            );
-            Failure::fatal(code, detail)
-        })?;
-    }
-    Ok(())
+/// The tokens that a window predicts, none of them counted yet.
+fn token_span(window: &Window, runnable: &RunnableRow) -> Result<TokenSpan, Failure> {
+    let row = &runnable.row;
+    let stream = window.document;
+    let ids = row.stream(stream);
+    let tokens = (window.from..window.to)
+        .map(|token| {
+            let bytes = row.tokens.offsets(row.stored(stream, token))?;
+            Some(SpanToken {
+                id: *ids.get(usize::try_from(token).ok()?)?,
+                bytes: u32::try_from(bytes.start).ok()?..u32::try_from(bytes.end).ok()?,
+                units: None,
+            })
+        })
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| Failure::error(ErrorCode::Internal, "the token cache has no offsets"))?;
+    Ok(TokenSpan {
+        stream,
+        first: window.from,
+        tokens,
+    })
 }

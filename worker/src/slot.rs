@@ -153,21 +153,54 @@ impl Slot {
             // Digests and tokens of large files take a while; the next attempt finds the caches.
             () = lease.stopped() => return Err(none_computed(Failure::Stopped)),
         };
-        let work = ShardWork {
-            shard,
+        let mut work = ShardWork {
+            depth: shard.split_depth,
+            shard: Arc::new(shard),
             job: resources,
             lease: Arc::clone(lease),
         };
-        let outcome = self.device.run(work).await.unwrap_or_else(|| {
+        let outcome = loop {
+            match self.run(index, work.clone()).await {
+                Err(Interrupted::TooLarge { depth }) => {
+                    self.record_split(fence, index, depth).await?;
+                    work.depth = depth;
+                }
+                answer => break answer?,
+            }
+        };
+        self.commit_shard(fence, index, &outcome).await
+    }
+
+    async fn run(&self, shard: u32, work: ShardWork) -> Result<ShardOutcome, Interrupted> {
+        let answer = self.device.run(work).await;
+        answer.unwrap_or_else(|| {
             Err(none_computed(Failure::error(
                 ErrorCode::ComputeFailed,
                 format!(
-                    "the thread of device {} died while it ran shard {index}",
+                    "the thread of device {} died while it ran shard {shard}",
                     self.name
                 ),
             )))
-        })?;
-        self.commit_shard(fence, index, &outcome).await
+        })
+    }
+
+    /// Records how the shard is split, before anything is computed by it.
+    async fn record_split(&self, fence: i64, shard: u32, depth: u32) -> Result<(), Interrupted> {
+        tracing::warn!(
+            fence,
+            shard,
+            depth,
+            "splitting the micro-batches to fit in memory"
+        );
+        let recorded = retry(&self.stopping, || {
+            self.store.record_split(self.worker, fence, depth)
+        })
+        .await;
+        if recorded.map_err(|error| internal(&error))? {
+            Ok(())
+        } else {
+            Err(none_computed(Failure::Stopped))
+        }
     }
 
     async fn commit_shard(
@@ -187,7 +220,7 @@ impl Slot {
                 ErrorCode::Internal
             };
             let failure = Failure::fatal(code, format!("shard {shard} cannot be counted: {error}"));
-            Interrupted {
+            Interrupted::Failed {
                 failure,
                 computed_tokens: outcome.computed_tokens,
             }
@@ -212,7 +245,15 @@ impl Slot {
 
     /// Ends an attempt that did not commit: given back if it was stopped, else with its error.
     async fn give_up(&self, fence: i64, interrupted: Interrupted) -> Result<(), StoreError> {
-        match interrupted.failure.record(interrupted.computed_tokens) {
+        let record = match interrupted {
+            Interrupted::Failed {
+                failure,
+                computed_tokens,
+            } => failure.record(computed_tokens),
+            // Taken up where the shard is run.
+            Interrupted::TooLarge { .. } => None,
+        };
+        match record {
             None => {
                 tracing::info!(fence, "given back");
                 retry(&self.stopping, || {
@@ -232,10 +273,7 @@ impl Slot {
 }
 
 fn none_computed(failure: Failure) -> Interrupted {
-    Interrupted {
-        failure,
-        computed_tokens: 0,
-    }
+    Interrupted::before(failure)
 }
 
 fn internal(error: &dyn std::error::Error) -> Interrupted {

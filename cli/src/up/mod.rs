@@ -6,27 +6,32 @@
 
 mod backoff;
 mod database;
+mod host;
 mod server;
 mod service;
 mod state;
 
-use std::future::pending;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 
 use self::database::Database;
-use self::service::{Service, Watched};
+pub(crate) use self::host::Host;
+pub(crate) use self::service::sibling;
+use self::service::{Refusals, Service, Watched};
 use self::state::StateDirectory;
-use crate::{exit, output};
+use crate::failure::{EXIT_CODES, exit};
+use crate::output;
 
 /// Run the service on this machine: a private PostgreSQL, the server and workers.
 ///
 /// Prints `listening on http://HOST:PORT` on stdout once jobs can be posted; the logs go to
-/// stderr. Ctrl-C or SIGTERM stops everything in order, a second one at once.
+/// stderr. Ctrl-C or SIGTERM stops everything in order, a second one at once. What dies is started
+/// again; what refuses its settings ends the service.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Up {
     /// Address to listen on; port 0 picks a free port
     #[arg(
@@ -36,40 +41,11 @@ pub(crate) struct Up {
         default_value = "127.0.0.1:8080"
     )]
     listen: String,
-    /// Directory that holds the checkpoints
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "ASSAY_MODEL_ROOT",
-        default_value = "models"
-    )]
-    model_root: PathBuf,
-    /// Directory that holds the datasets
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "ASSAY_DATA_ROOT",
-        default_value = "data"
-    )]
-    data_root: PathBuf,
-    /// Directory for the private PostgreSQL and the caches
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "ASSAY_STATE_DIR",
-        default_value = "state"
-    )]
-    state_dir: PathBuf,
     /// Number of workers, each with all of --devices
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
-    /// Devices of a worker, such as `cpu:0`, `cpu:0-1` or `cuda:0,cuda:1` [default: all GPUs, or
-    /// else all cores as one]
-    #[arg(long, value_name = "SPEC", env = "ASSAY_DEVICES")]
-    devices: Option<String>,
-    /// An existing PostgreSQL to use instead of a private one
-    #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
-    database_url: Option<String>,
+    #[command(flatten)]
+    host: Host,
 }
 
 /// What runs, in the order in which it was started.
@@ -85,7 +61,7 @@ pub(crate) async fn run(up: &Up) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("assay up: {error:#}");
-            ExitCode::from(exit::UP_FAILED)
+            ExitCode::from(exit::FAILED)
         }
     }
 }
@@ -93,13 +69,19 @@ pub(crate) async fn run(up: &Up) -> ExitCode {
 async fn supervise(up: &Up) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     // Held until everything has stopped.
-    let state = StateDirectory::lock(&up.state_dir)?;
+    let state = StateDirectory::lock(&up.host.state_dir)?;
     let mut running = Running::default();
+    let (refusals, mut refused) = mpsc::unbounded_channel();
     let service = async {
-        let address = start(up, &state, &mut running).await?;
+        let address = start(up, &state, &mut running, &refusals).await?;
         output::line(format_args!("listening on http://{address}"));
         // From here on the watching tasks do the work.
-        pending::<anyhow::Result<()>>().await
+        match refused.recv().await {
+            Some(name) => {
+                bail!("{name} refuses its settings, as it says above; correct them and start again")
+            }
+            None => unreachable!("`refusals` is a sender and lives"),
+        }
     };
     let outcome = tokio::select! {
         outcome = service => outcome,
@@ -116,10 +98,16 @@ async fn supervise(up: &Up) -> anyhow::Result<()> {
 }
 
 /// Starts everything and returns the address of the server.
-async fn start(up: &Up, state: &StateDirectory, running: &mut Running) -> anyhow::Result<String> {
+async fn start(
+    up: &Up,
+    state: &StateDirectory,
+    running: &mut Running,
+    refusals: &Refusals,
+) -> anyhow::Result<String> {
+    let host = &up.host;
     for (root, flag) in [
-        (&up.model_root, "--model-root"),
-        (&up.data_root, "--data-root"),
+        (&host.model_root, "--model-root"),
+        (&host.data_root, "--data-root"),
     ] {
         ensure!(
             root.is_dir(),
@@ -127,38 +115,28 @@ async fn start(up: &Up, state: &StateDirectory, running: &mut Running) -> anyhow
             root.display()
         );
     }
-    let database = match &up.database_url {
+    let database = match &host.database_url {
         Some(url) => Database::existing(url),
         None => Database::private(&state.path().join("postgres")).await?,
     };
     running.database = database.watcher;
 
     let server = Service::new("assay-server", "server", &database.url)?
-        .arguments([
-            "serve".as_ref(),
-            "--model-root".as_ref(),
-            up.model_root.as_os_str(),
-        ])
-        .arguments(["--data-root".as_ref(), up.data_root.as_os_str()]);
-    let (watched, address) = server::start(server, &up.listen, state.path()).await?;
+        .arguments(["serve".as_ref()])
+        .arguments(host.folders(state.path()));
+    let refusals = || refusals.clone();
+    let (watched, address) = server::start(server, &up.listen, state.path(), refusals()).await?;
     running.server = Some(watched);
 
     for number in 1..=up.workers {
-        let devices = up
-            .devices
-            .iter()
-            .flat_map(|spec| ["--devices".as_ref(), spec.as_ref()]);
         let worker = Service::new("assay-worker", &format!("worker {number}"), &database.url)?
-            .arguments([
-                "run".as_ref(),
-                "--model-root".as_ref(),
-                up.model_root.as_os_str(),
-            ])
-            .arguments(["--data-root".as_ref(), up.data_root.as_os_str()])
-            .arguments(["--state-dir".as_ref(), state.path().as_os_str()])
-            .arguments(devices);
+            .arguments(["run".as_ref()])
+            .arguments(host.folders(state.path()))
+            .arguments(host.devices());
         let child = worker.spawn()?;
-        running.workers.push(Watched::service(worker, child));
+        running
+            .workers
+            .push(Watched::service(worker, child, refusals()));
     }
     Ok(address)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::time::{Instant, sleep};
 
-use super::service::{Service, Watched};
+use super::service::{Refusals, Service, Watched};
 
 const POLL: Duration = Duration::from_millis(20);
 /// Longer than the schema of a large database takes to be brought up to date.
@@ -21,6 +21,7 @@ pub(super) async fn start(
     service: Service,
     listen: &str,
     state: &Path,
+    refusals: Refusals,
 ) -> anyhow::Result<(Watched, String)> {
     // The server picks the port and says which, for a port picked here could be taken by
     // another process before the server binds it.
@@ -36,7 +37,7 @@ pub(super) async fn start(
         status = child.ended() => bail!("assay-server ended ({status}) before it was ready"),
     };
     let again = service.arguments(["--listen", &address].map(OsStr::new));
-    Ok((Watched::service(again, child), address))
+    Ok((Watched::service(again, child, refusals), address))
 }
 
 /// Waits for the address and for `/readyz` to answer 200 there.

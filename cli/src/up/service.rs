@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use assay_process::{Child, Signal, Terminal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -17,6 +17,22 @@ use super::backoff::Backoff;
 
 /// A worker ends its running micro-batch first.
 const STOP_LIMIT: Duration = Duration::from_mins(1);
+
+/// The exit code of a program that refuses its settings, as clap has it: with the same settings it
+/// would be refused again.
+const REFUSED: i32 = 2;
+
+/// The program of that file name beside this one.
+pub(crate) fn sibling(program: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
+    let path = own.with_file_name(program);
+    anyhow::ensure!(
+        path.is_file(),
+        "{} does not exist; the programs of Assay belong in one directory (`make build`)",
+        path.display()
+    );
+    Ok(path)
+}
 
 /// A program to run as a child.
 #[derive(Clone, Debug)]
@@ -30,16 +46,9 @@ pub(super) struct Service {
 impl Service {
     /// The program of that file name beside this one. `name` is for messages.
     pub(super) fn new(program: &str, name: &str, database_url: &str) -> anyhow::Result<Self> {
-        let own = std::env::current_exe().context("cannot find the path of this program")?;
-        let path = own.with_file_name(program);
-        anyhow::ensure!(
-            path.is_file(),
-            "{} does not exist; the programs of Assay belong in one directory (`make build`)",
-            path.display()
-        );
         Ok(Self {
             name: name.to_owned(),
-            program: path,
+            program: sibling(program)?,
             arguments: Vec::new(),
             database_url: database_url.to_owned(),
         })
@@ -68,6 +77,9 @@ impl Service {
     }
 }
 
+/// Where the name of a service that refuses its settings is sent.
+pub(super) type Refusals = mpsc::UnboundedSender<String>;
+
 /// A child that a task watches. When the task is dropped the child is killed.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -76,9 +88,10 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Watches the first run of a service, and starts it again when it ends.
-    pub(super) fn service(service: Service, first: Child) -> Self {
-        Self::task(|stop| watch(service, first, stop))
+    /// Watches the first run of a service, and starts it again when it ends. If it refuses its
+    /// settings, that is sent to `refusals` instead.
+    pub(super) fn service(service: Service, first: Child, refusals: Refusals) -> Self {
+        Self::task(|stop| watch(service, first, stop, refusals))
     }
 
     /// A task that ends in order when `stop` resolves.
@@ -105,13 +118,25 @@ impl Watched {
     }
 }
 
-async fn watch(service: Service, first: Child, mut stop: oneshot::Receiver<()>) {
+async fn watch(
+    service: Service,
+    first: Child,
+    mut stop: oneshot::Receiver<()>,
+    refusals: Refusals,
+) {
     let mut backoff = Backoff::new();
     let mut child = first;
     loop {
         let started = Instant::now();
         tokio::select! {
-            status = child.ended() => report(&service.name, status),
+            status = child.ended() => {
+                if status.code() == Some(REFUSED) {
+                    // Without a receiver everything is being stopped.
+                    let _ = refusals.send(service.name);
+                    return;
+                }
+                report(&service.name, status);
+            }
             _ = &mut stop => return end(&service.name, &child).await,
         }
         let mut run = started.elapsed();

@@ -1,7 +1,9 @@
 //! Every error code of the service.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal, $status:literal, $title:literal;)+) => {
@@ -9,7 +11,7 @@ macro_rules! codes {
         ///
         /// `E0` the request or the HTTP surface, `E1` the cluster, `E2` the computation,
         /// `E3` agreement between nodes, `E4` datasets and methods, `E5` checkpoints.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum ErrorCode {
             $($(#[doc = $doc])+ #[serde(rename = $code)] $name,)+
         }
@@ -39,7 +41,7 @@ macro_rules! codes {
 codes! {
     /// A fault of the service; the log has the cause under the request id.
     Internal = "E0001", 500, "Internal error";
-    /// No such path, job or dataset.
+    /// No such path, job, dataset or document.
     NotFound = "E0002", 404, "Not found";
     /// The body or query is not what the operation takes; `errors` names the fields.
     InvalidRequest = "E0003", 422, "Invalid request";
@@ -51,7 +53,7 @@ codes! {
     PayloadTooLarge = "E0006", 413, "Payload too large";
     /// The path exists, the method does not.
     MethodNotAllowed = "E0007", 405, "Method not allowed";
-    /// The body is not declared as `application/json`.
+    /// The body is not of the kind that the operation takes.
     UnsupportedMediaType = "E0008", 415, "Unsupported media type";
     /// The database does not answer; try again.
     Unavailable = "E0009", 503, "Temporarily unavailable";
@@ -59,6 +61,10 @@ codes! {
     Timeout = "E0010", 504, "Request timed out";
     /// The job has ended, so the operation no longer applies.
     JobEnded = "E0011", 409, "Job has ended";
+    /// The job has not ended, and the operation is for jobs that have.
+    JobNotEnded = "E0012", 409, "Job has not ended";
+    /// The server's disk has no room for an upload or an archive.
+    StorageFull = "E0013", 507, "No room on the disk";
 
     /// A worker could not reach the database for longer than its lease.
     DatabaseUnreachable = "E1001", 503, "Database unreachable";
@@ -67,7 +73,7 @@ codes! {
 
     /// A shard failed while computing, twice.
     ComputeFailed = "E2001", 500, "Computation failed";
-    /// A device or a host has too little memory.
+    /// A device or a host has too little memory even for the smallest piece.
     OutOfMemory = "E2002", 507, "Out of memory";
     /// A token's NLL is NaN or infinite.
     NonFinite = "E2003", 422, "Not a finite number";
@@ -91,10 +97,12 @@ codes! {
     DatasetInvalid = "E4003", 422, "Dataset is not valid";
     /// The dataset has no token to score.
     DatasetEmpty = "E4004", 422, "Dataset has nothing to score";
-    /// The method does not fit the model.
-    MethodInvalid = "E4005", 422, "Method does not fit the model";
+    /// The method contradicts itself, or does not fit the model or a dataset.
+    MethodInvalid = "E4005", 422, "Method does not fit";
     /// The tokenizer has neither BOS nor EOS, which `rolling` needs as prefix.
     NoPrefixToken = "E4006", 422, "Tokenizer has no prefix token";
+    /// The chat template refuses a document, or does not say where the assistant speaks.
+    ChatRefused = "E4007", 422, "Chat template refuses a document";
 
     /// The checkpoint does not exist, cannot be read or is damaged.
     CheckpointUnreadable = "E5001", 422, "Checkpoint cannot be read";
@@ -108,7 +116,29 @@ codes! {
     TokenizerUnusable = "E5005", 422, "Tokenizer cannot be used";
     /// A weight format or dtype is not supported.
     DtypeUnsupported = "E5006", 422, "Dtype not supported";
+    /// The checkpoint has no chat template, or one that is not valid.
+    ChatTemplateUnusable = "E5007", 422, "Chat template cannot be used";
 }
+
+/// By hand, because the derive does not see through the macro to the names that travel.
+impl PartialSchema for ErrorCode {
+    fn schema() -> RefOr<Schema> {
+        let lines: Vec<String> = Self::ALL
+            .iter()
+            .map(|code| format!("* `{code}` {}", code.title()))
+            .collect();
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
+            .description(Some(format!(
+                "Names an error to programs; `GET /errors` explains each.\n\n{}",
+                lines.join("\n")
+            )))
+            .into()
+    }
+}
+
+impl ToSchema for ErrorCode {}
 
 impl std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -143,5 +173,12 @@ mod tests {
             );
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
+    }
+
+    #[test]
+    fn the_schema_has_the_codes_that_travel() {
+        let schema = serde_json::to_value(<ErrorCode as utoipa::PartialSchema>::schema()).unwrap();
+        let codes = serde_json::to_value(ErrorCode::ALL).unwrap();
+        assert_eq!(schema["enum"], codes);
     }
 }

@@ -6,10 +6,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{DatasetRef, Dtype, DtypeRequest, ErrorCode, JobId, Method, MethodRequest};
+use crate::{DatasetRef, Dtype, DtypeRequest, ErrorCode, JobId, Method, MethodRequest, OneOrMany};
 
 /// The body of `POST /jobs`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobRequest {
     /// A name for people.
@@ -22,15 +22,30 @@ pub struct JobRequest {
     /// The datasets to score, at least one.
     #[schema(min_items = 1)]
     pub datasets: Vec<DatasetRef>,
-    /// How text becomes numbers.
+    /// How text becomes numbers. With a list, each dataset is scored by each method, and each is
+    /// a row of the result.
     #[serde(default)]
-    pub method: MethodRequest,
+    pub method: OneOrMany<MethodRequest>,
     /// The dtype of the computation.
     #[serde(default)]
     pub dtype: DtypeRequest,
     /// Free labels of the caller.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// Keep the NLL of every counted token, for `GET /jobs/{id}/tokens` and the archive. Such a
+    /// job reuses no earlier result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub token_output: bool,
+    /// Take numbers from an earlier job where it scored the same: equal digests of weights,
+    /// tokenizer and data, method, dtype, device kind and `numerics_version`. The result says so
+    /// in `reused_from`.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    #[schema(default = true)]
+    pub reuse: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The states of a job.
@@ -94,12 +109,15 @@ pub struct Job {
     pub model: String,
     /// The datasets, with the options of the request.
     pub datasets: Vec<DatasetRef>,
-    /// The method, defaults filled in.
-    pub method: Method,
+    /// The method or methods, defaults filled in.
+    pub method: OneOrMany<Method>,
     /// The dtype of the computation, `auto` resolved.
     pub dtype: Dtype,
     /// Free labels of the caller.
     pub tags: BTreeMap<String, String>,
+    /// Whether the NLL of every counted token is kept.
+    #[serde(default)]
+    pub token_output: bool,
     /// When it was accepted.
     pub created_at: DateTime<Utc>,
     /// When a worker first took it up.
@@ -123,15 +141,17 @@ pub struct Progress {
     pub tokens_per_second: Option<f64>,
     /// Seconds to the end at that rate.
     pub eta_seconds: Option<f64>,
-    /// The same by dataset, in the order of the request.
+    /// The same by dataset and method, in the order of the request.
     pub datasets: Vec<DatasetProgress>,
 }
 
-/// How far one dataset is.
+/// How far one dataset is under one method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DatasetProgress {
     /// Name of the dataset.
     pub name: String,
+    /// The method.
+    pub method: Method,
     /// Tokens counted so far.
     pub scored_tokens: u64,
     /// Tokens the plan counts; null until the job is planned.

@@ -3,26 +3,40 @@
 //! This crate knows neither a database nor a tensor. Units are in the names or in the
 //! field's documentation; times are RFC 3339 in UTC.
 
+mod check;
 mod code;
 mod dataset;
+mod inspect;
 mod job;
 mod method;
+mod one_or_many;
 mod page;
 mod problem;
 mod result;
 mod status;
+mod upload;
 
+pub use check::Check;
 pub use code::ErrorCode;
-pub use dataset::{DatasetFormat, DatasetRef};
+pub use dataset::{DatasetFormat, DatasetRef, Sample, Score, format_of};
+pub use inspect::{
+    DatasetInspection, DatasetInspectionRequest, FileSize, GroupSize, HistogramBin, LengthUnit,
+    Lengths, MemoryNeed, ModelInspection, StoredDtype, Token, TokenizerInspection,
+};
 pub use job::{DatasetProgress, Job, JobError, JobRequest, JobState, Progress, ShardLocation};
-pub use method::{Convention, Dtype, DtypeRequest, Method, MethodRequest};
+pub use method::{Bos, Convention, Dtype, DtypeRequest, Method, MethodRequest, Tail};
+pub use one_or_many::OneOrMany;
 pub use page::Page;
 pub use problem::{FieldError, Problem};
-pub use result::{DatasetResult, DocumentRow, JobResult, ModelFacts, Performance, TokenizerFacts};
+pub use result::{
+    DatasetResult, DocumentRow, GroupResult, JobResult, ModelFacts, Performance, TokenRow,
+    TokenizerFacts,
+};
 pub use status::{
     AttemptKind, AttemptOutcome, AttemptRow, DeviceStatus, Health, Readiness, ShardRow, ShardState,
     WorkerRow, WorkerState,
 };
+pub use upload::Upload;
 
 /// Identifies a job: a UUID version 7, so ids sort by creation time.
 pub type JobId = uuid::Uuid;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Dtype, JobId, Method};
+use crate::{Dtype, JobId, Method, OneOrMany};
 
 /// The answer of `GET /jobs/{id}/results`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -18,8 +18,8 @@ pub struct JobResult {
     pub model: Option<ModelFacts>,
     /// The tokenizer; null until the job is planned.
     pub tokenizer: Option<TokenizerFacts>,
-    /// The method.
-    pub method: Method,
+    /// The method or methods.
+    pub method: OneOrMany<Method>,
     /// The dtype of the computation.
     pub dtype: Dtype,
     /// The device kinds that computed counted tokens. Bits are promised within one kind.
@@ -28,8 +28,13 @@ pub struct JobResult {
     pub version: String,
     /// Changes whenever a change of the program moves a bit of a result.
     pub numerics_version: u32,
-    /// One entry per dataset, in the order of the request.
+    /// One entry per dataset and method, in the order of the request: all methods of the first
+    /// dataset, then of the second.
     pub datasets: Vec<DatasetResult>,
+    /// Shards whose micro-batches were split to fit in memory. Bits are promised for equal
+    /// splits.
+    #[serde(default)]
+    pub split_shards: u64,
     /// How fast it went.
     pub performance: Performance,
     /// What a reader of the numbers should know.
@@ -58,13 +63,22 @@ pub struct TokenizerFacts {
     pub adds_bos: bool,
     /// The first input ids of the first dataset (8 at most), prefix included, as the model saw them.
     pub first_token_ids: Vec<u32>,
+    /// `sha256:` of the chat template, if a dataset was rendered by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<String>,
 }
 
-/// The numbers of one dataset.
+/// The numbers of one dataset under one method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DatasetResult {
     /// Name of the dataset.
     pub name: String,
+    /// The method.
+    pub method: Method,
+    /// The job that scored it, if its numbers were taken from an earlier one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Uuid>)]
+    pub reused_from: Option<JobId>,
     /// `sha256:` of the dataset's bytes; null until the job is planned.
     pub digest: Option<String>,
     /// Documents taken.
@@ -106,6 +120,33 @@ pub struct DatasetResult {
     pub seconds: f64,
     /// Counted tokens per device second.
     pub tokens_per_second: Option<f64>,
+    /// The numbers of each group, if `group_by` was asked for, ordered by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupResult>,
+}
+
+/// The numbers of one group of documents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GroupResult {
+    /// The value that its documents have in the field.
+    pub name: String,
+    /// Documents.
+    pub documents: u64,
+    /// Tokens counted.
+    pub scored_tokens: u64,
+    /// Summed negative log-likelihood in nats.
+    pub nll: f64,
+    /// The same sum as an exact integer in units of 2^-32 nat.
+    pub nll_exact: String,
+    /// exp(nll / scored_tokens); null if it overflows or nothing is counted.
+    pub perplexity: Option<f64>,
+    /// exp of the mean over documents of their mean NLL.
+    pub macro_perplexity: Option<f64>,
+    /// Standard error of the mean NLL in nats per token, clustered by document; null under 5
+    /// documents with counted tokens.
+    pub standard_error: Option<f64>,
+    /// Half-width of the 95 % confidence interval of the mean NLL, t(G-1).
+    pub confidence_95: Option<f64>,
 }
 
 /// How fast a job went.
@@ -138,4 +179,27 @@ pub struct DocumentRow {
     pub nll: f64,
     /// The same sum as an exact integer in units of 2^-32 nat.
     pub nll_exact: String,
+    /// Its group, if `group_by` was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+/// One token of `GET /jobs/{id}/tokens`: a token that some window predicts.
+///
+/// The first token of a block, a dropped tail and a BOS are predicted by none and not listed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TokenRow {
+    /// Index of the token in the document, from 0.
+    pub index: u64,
+    /// Its id.
+    pub id: u32,
+    /// Offset of its first byte in the document's text.
+    pub start: u64,
+    /// Offset after its last byte. The last token of a document may end in the separator or in
+    /// the next document, under a joined convention.
+    pub end: u64,
+    /// Its negative log-likelihood in nats; null if it does not count.
+    pub nll: Option<f64>,
+    /// The same as an exact integer in units of 2^-32 nat.
+    pub nll_exact: Option<String>,
 }

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ErrorCode, WorkerId};
+use crate::{ErrorCode, Method, WorkerId};
 
 /// The states of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -76,6 +76,8 @@ pub struct ShardRow {
     pub index: u32,
     /// Name of the dataset.
     pub dataset: String,
+    /// The method.
+    pub method: Method,
     /// Where it stands.
     pub state: ShardState,
     /// Windows in it.
@@ -86,6 +88,9 @@ pub struct ShardRow {
     pub flops: f64,
     /// `sha256:` of the spans it was given.
     pub spans_digest: String,
+    /// Times that its micro-batches were halved to fit in memory.
+    #[serde(default)]
+    pub split_depth: u32,
     /// Device seconds of the committed attempt.
     pub seconds: Option<f64>,
     /// Its attempts, oldest first.

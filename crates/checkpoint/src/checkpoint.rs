@@ -11,7 +11,7 @@ use crate::directory::{self, Directory};
 use crate::gguf::{self, Gguf};
 use crate::tensor::{Format, StoredTensor, Tensors, WeightFile};
 use crate::tokenizer::TextTokenizer;
-use crate::{Architecture, CheckpointError, DigestCache, Slot, Weight, hf_tokenizer};
+use crate::{Architecture, ChatTemplate, CheckpointError, DigestCache, Slot, Weight, hf_tokenizer};
 
 /// A checkpoint whose headers are read and checked, with its weights mapped.
 #[derive(Debug)]
@@ -166,6 +166,17 @@ impl Checkpoint {
         };
         tokenizer.check_fits(self.architecture.vocab_size)?;
         Ok(tokenizer)
+    }
+
+    /// The chat template that comes with the checkpoint, if one does.
+    ///
+    /// # Errors
+    /// It is damaged, or no template.
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, CheckpointError> {
+        match &self.source {
+            Source::Directory(directory) => hf_tokenizer::chat_template(directory),
+            Source::Gguf(gguf) => gguf.chat_template(&self.files.files[0]),
+        }
     }
 
     /// Whether the checkpoint has a weight of its own for this slot.

@@ -12,7 +12,7 @@ use assay_api::ErrorCode;
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The operating system refuses to read a file.
-    #[error("cannot read {file}: {source}; check that it exists and that this program may read it")]
+    #[error("cannot read {file}: {source}; {}", remedy(source))]
     Io {
         /// The file.
         file: String,
@@ -157,6 +157,14 @@ pub enum CheckpointError {
         /// Rows of the embedding.
         rows: usize,
     },
+    /// The chat template cannot be used, whatever the messages.
+    #[error("{file}: the chat template cannot be used: {detail}")]
+    ChatTemplate {
+        /// The file.
+        file: String,
+        /// What is wrong and what to do.
+        detail: String,
+    },
     /// The tokenizer has neither BOS nor EOS.
     #[error(
         "{file}: the tokenizer names neither a BOS nor an EOS token, and rolling needs one as \
@@ -168,10 +176,21 @@ pub enum CheckpointError {
     },
 }
 
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => "give this program more memory",
+        _ => "check that it exists and that this program may read it",
+    }
+}
+
 impl CheckpointError {
     /// The code under which a client learns of it.
     pub fn code(&self) -> ErrorCode {
         match self {
+            // A file is mapped, which fails where the address space is full.
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
+                ErrorCode::OutOfMemory
+            }
             Self::Io { .. }
             | Self::Changed { .. }
             | Self::NotACheckpoint { .. }
@@ -186,6 +205,7 @@ impl CheckpointError {
             }
             Self::UnsupportedDtype { .. } => ErrorCode::DtypeUnsupported,
             Self::Tokenizer { .. } | Self::TokenizerTooLarge { .. } => ErrorCode::TokenizerUnusable,
+            Self::ChatTemplate { .. } => ErrorCode::ChatTemplateUnusable,
             Self::NoPrefixToken { .. } => ErrorCode::NoPrefixToken,
         }
     }
@@ -199,6 +219,13 @@ impl CheckpointError {
 
     pub(crate) fn tokenizer(file: &str, detail: impl Into<String>) -> Self {
         Self::Tokenizer {
+            file: file.to_owned(),
+            detail: detail.into(),
+        }
+    }
+
+    pub(crate) fn chat_template(file: &str, detail: impl Into<String>) -> Self {
+        Self::ChatTemplate {
             file: file.to_owned(),
             detail: detail.into(),
         }

@@ -2,6 +2,7 @@
 //! checked without reading a weight. No tensors, no arithmetic on them.
 
 mod architecture;
+mod chat;
 mod checkpoint;
 mod config;
 mod digest;
@@ -10,15 +11,19 @@ mod error;
 mod family;
 mod gguf;
 mod hf_tokenizer;
+mod inspect;
 mod map;
 mod safetensors;
+mod sentencepiece;
 mod tensor;
 mod tokenizer;
 
 pub use architecture::{Architecture, LayerSlot, Rope, RopeScaling, Slot};
+pub use chat::{ChatError, ChatTemplate, Rendered};
 pub use checkpoint::Checkpoint;
 pub use digest::DigestCache;
 pub use error::CheckpointError;
 pub use family::Family;
+pub use inspect::inspect;
 pub use tensor::{Weight, WeightDtype};
-pub use tokenizer::TextTokenizer;
+pub use tokenizer::{TextTokenizer, TokenBytes};

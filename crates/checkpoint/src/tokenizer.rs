@@ -1,10 +1,15 @@
 //! Text to token ids.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tokenizers::{ModelWrapper, Tokenizer};
+use tokenizers::processors::template::TemplateProcessing;
+use tokenizers::{Encoding, ModelWrapper, PostProcessorWrapper, Tokenizer};
 
 use crate::CheckpointError;
+
+/// A token's id, and the bytes of the text that it stands for.
+pub type TokenBytes = (u32, Range<usize>);
 
 /// A tokenizer as the checkpoint has it, with truncation and padding switched off.
 #[derive(Debug, Clone)]
@@ -52,6 +57,8 @@ impl TextTokenizer {
         // not follow.
         let empty = without_panic(|| inner.encode_fast("", true)).map_err(unusable)?;
         let adds_bos = special.bos.is_some() && empty.get_ids().first().copied() == special.bos;
+        // It has said all that is asked of it. Byte-level ones cut spaces off the offsets of tokens.
+        inner.with_post_processor(None::<PostProcessorWrapper>);
         Ok(Self {
             file: file.to_owned(),
             inner,
@@ -96,6 +103,33 @@ impl TextTokenizer {
             .collect())
     }
 
+    /// Ids of a text as of [`TextTokenizer::encode`], each with the bytes of the text it stands for.
+    ///
+    /// A token that is a part of a character has the bytes of the whole of it, and so have the
+    /// tokens of its other parts.
+    ///
+    /// # Errors
+    /// The tokenizer has no token for a part of the text.
+    pub fn encode_with_offsets(&self, text: &str) -> Result<Vec<TokenBytes>, CheckpointError> {
+        let encoding = without_panic(|| self.inner.encode(text, false))
+            .map_err(|error| self.refused(&error))?;
+        Ok(with_offsets(&encoding))
+    }
+
+    /// Ids and bytes of several texts, computed on all cores; the same as
+    /// [`TextTokenizer::encode_with_offsets`] of each.
+    ///
+    /// # Errors
+    /// The tokenizer has no token for a part of a text.
+    pub fn encode_batch_with_offsets(
+        &self,
+        texts: &[&str],
+    ) -> Result<Vec<Vec<TokenBytes>>, CheckpointError> {
+        let encodings = without_panic(|| self.inner.encode_batch(texts.to_vec(), false))
+            .map_err(|error| self.refused(&error))?;
+        Ok(encodings.iter().map(with_offsets).collect())
+    }
+
     /// `sha256:` and the digest of the tokenizer: tokenizer.json (GGUF: the metadata that defines
     /// it) and the BOS and EOS ids.
     pub fn digest(&self) -> &str {
@@ -133,12 +167,60 @@ impl TextTokenizer {
         self.largest as usize + 1
     }
 
+    /// The text of a token.
+    pub(crate) fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// The kind of its model, such as `BPE`.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.inner.get_model() {
+            ModelWrapper::BPE(_) => "BPE",
+            ModelWrapper::Unigram(_) => "Unigram",
+            ModelWrapper::WordLevel(_) => "WordLevel",
+            ModelWrapper::WordPiece(_) => "WordPiece",
+        }
+    }
+
     fn refused(&self, error: &tokenizers::Error) -> CheckpointError {
         CheckpointError::tokenizer(
             &self.file,
             format!("the text cannot be tokenized ({error})"),
         )
     }
+}
+
+/// What puts a BOS in front and an EOS behind, each with its id; nothing if there is neither.
+pub(crate) fn bos_and_eos(
+    bos: Option<(String, u32)>,
+    eos: Option<(String, u32)>,
+) -> tokenizers::Result<Option<TemplateProcessing>> {
+    let text = |token: &Option<(String, u32)>| token.as_ref().map(|(text, _)| text.clone());
+    let single: Vec<String> = text(&bos)
+        .into_iter()
+        .chain(["$A".to_owned()])
+        .chain(text(&eos))
+        .collect();
+    let named: Vec<(String, u32)> = bos.into_iter().chain(eos).collect();
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let template = TemplateProcessing::builder()
+        .try_single(single)
+        .map_err(tokenizers::Error::from)?
+        .special_tokens(named)
+        .build()?;
+    Ok(Some(template))
+}
+
+fn with_offsets(encoding: &Encoding) -> Vec<TokenBytes> {
+    let offsets = encoding.get_offsets().iter();
+    encoding
+        .get_ids()
+        .iter()
+        .zip(offsets)
+        .map(|(id, (start, end))| (*id, *start..*end))
+        .collect()
 }
 
 /// The tokenizers crate panics at some texts with some tokenizers, such as a normalizer that

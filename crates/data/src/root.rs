@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use assay_api::ErrorCode;
+
 /// Longest path that is taken, in bytes.
 const MAX_LENGTH: usize = 1024;
 
@@ -44,6 +46,17 @@ pub enum PathError {
         /// What the operating system says.
         source: io::Error,
     },
+}
+
+impl PathError {
+    /// The code under which a client learns of it, where a thing that is missing or of the wrong
+    /// kind has the code `unreadable`.
+    pub fn code(&self, unreadable: ErrorCode) -> ErrorCode {
+        match self {
+            Self::Malformed | Self::NotRelative(_) | Self::Outside(_) => ErrorCode::PathOutsideRoot,
+            Self::Missing(_) | Self::WrongKind { .. } | Self::Unreadable { .. } => unreadable,
+        }
+    }
 }
 
 impl Root {
@@ -102,7 +115,7 @@ impl Root {
     }
 
     /// `path` without links, which exists below the root.
-    fn resolve(&self, path: &str) -> Result<PathBuf, PathError> {
+    pub(crate) fn resolve(&self, path: &str) -> Result<PathBuf, PathError> {
         if path.is_empty() || path.len() > MAX_LENGTH || path.contains('\0') {
             return Err(PathError::Malformed);
         }

@@ -1,194 +1,192 @@
 //! From a dataset to its token ids, through the cache.
 
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::io;
+use std::path::Path;
 
-use assay_api::DatasetFormat;
-use assay_checkpoint::{DigestCache, TextTokenizer};
+use assay_checkpoint::{ChatTemplate, DigestCache, TextTokenizer};
 use assay_scoring::count_words;
-use serde::Serialize;
-use sha2::{Digest, Sha256};
 
-use crate::documents::{documents, file_name, unreadable};
+use crate::digest;
+use crate::documents::Document;
+use crate::encode::{Tokens, Wants};
 use crate::error::DataError;
+use crate::groups::Groups;
+use crate::joined::Joined;
 use crate::memory;
-use crate::store::{MAGIC, TokenStore, digest_text};
-use crate::writer::StoreWriter;
+use crate::source::Source;
+use crate::store::TokenStore;
+use crate::taken::Taken;
+use crate::writer::{Facts, Sections, StoreWriter};
 
-/// The version of the `tokenizers` library, whose changes may move token ids.
-const TOKENIZERS_VERSION: &str = "0.23.2";
-
-/// Text that is tokenized at once: enough to keep every core busy, little against memory.
-const BATCH_BYTES: usize = 4 << 20;
-/// Documents that are tokenized at once, however short.
-const BATCH_DOCUMENTS: usize = 8192;
-
-/// A dataset file and the part of it that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatasetSource {
-    /// The file.
-    pub path: PathBuf,
-    /// How it is cut into documents.
-    pub format: DatasetFormat,
-    /// The field of a JSON line that holds the text.
-    pub field: String,
-    /// Take this many documents at most, from the start.
-    pub limit_documents: Option<u64>,
-    /// Take whole documents while their tokens stay within this many, and always
-    /// the first that has some.
-    pub limit_tokens: Option<u64>,
-}
-
-/// What token ids follow from; its digest names the cached file.
-#[derive(Serialize)]
-struct CacheKey<'a> {
-    layout: &'a [u8],
-    tokenizers: &'a str,
-    tokenizer: &'a str,
-    data: &'a str,
-    format: DatasetFormat,
-    field: &'a str,
-    limit_documents: Option<u64>,
-    limit_tokens: Option<u64>,
+/// How a dataset is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading<'a> {
+    /// What makes token ids of text.
+    pub tokenizer: &'a TextTokenizer,
+    /// What makes text of chat messages; needed for the format `chat` alone.
+    pub chat: Option<&'a ChatTemplate>,
+    /// The text between two documents, where they are tokenized as one; none: each alone.
+    pub join: Option<&'a str>,
+    /// Whether to keep which bytes each token stands for.
+    pub offsets: bool,
 }
 
 /// The token ids of a dataset, from the cache in `cache_dir` or else built there.
 ///
 /// A cached file that is cut short or damaged is built again. Several processes may share a
-/// cache. Text after the limits is not looked at, so faults in it do not show.
+/// cache. Text after the limits, or outside the sample, is not looked at, so faults in it do not
+/// show.
 ///
 /// # Errors
 /// See [`DataError`]; nothing is cached then.
 pub fn tokenize(
-    source: &DatasetSource,
-    tokenizer: &TextTokenizer,
+    source: &Source,
+    reading: &Reading<'_>,
     cache_dir: &Path,
     digests: &DigestCache,
 ) -> Result<TokenStore, DataError> {
-    let data_digest = digest_of(source, digests)?;
-    let path = cache_dir.join(cached_name(source, tokenizer, &data_digest));
-    if let Some(store) = TokenStore::open(&path, &data_digest) {
-        return Ok(store);
-    }
-    let tokens = write_tokens(source, tokenizer, cache_dir)?;
-    if digest_of(source, digests)? != data_digest {
-        return Err(DataError::Changed {
-            file: file_name(&source.path),
+    if source.is_masked() && reading.join.is_some() {
+        return Err(DataError::MaskedAndJoined {
+            file: source.label(),
         });
     }
-    tokens.finish(&path).map_err(DataError::Cache)?;
-    TokenStore::open(&path, &data_digest)
+    let data_digest = digest::data(source, digests)?;
+    let key = digest::key(source, reading, &data_digest);
+    let with_offsets = cache_dir.join(format!("{key}.offsets.tokens"));
+    let without = cache_dir.join(format!("{key}.tokens"));
+    let open = |path: &Path| TokenStore::open(path, &data_digest, &key);
+    // A file with offsets serves those who need none, too.
+    let without_offsets = || open(&without).filter(|_| !reading.offsets);
+    let cached = without_offsets().or_else(|| open(&with_offsets));
+    if let Some(store) = cached {
+        return Ok(store);
+    }
+    let (writer, groups) = Builder::new(source, reading, cache_dir)?.build()?;
+    if digest::data(source, digests)? != data_digest {
+        return Err(DataError::Changed {
+            file: source.label(),
+        });
+    }
+    let path = if reading.offsets {
+        with_offsets
+    } else {
+        without
+    };
+    writer
+        .finish(&path, &groups.sorted())
+        .map_err(DataError::Cache)?;
+    open(&path)
         .ok_or_else(|| DataError::Cache(io::Error::other("what was written reads back damaged")))
 }
 
-fn digest_of(source: &DatasetSource, digests: &DigestCache) -> Result<String, DataError> {
-    // Opening a pipe would wait for a writer that may never come.
-    let hex = match fs::metadata(&source.path) {
-        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
-        Ok(_) => digests.file(&source.path),
-        Err(error) => Err(error),
-    };
-    let hex = hex.map_err(|e| unreadable(&source.path, e))?;
-    Ok(format!("sha256:{hex}"))
+/// Writes the tokens of a dataset.
+struct Builder<'a> {
+    source: &'a Source,
+    reading: &'a Reading<'a>,
+    wants: Wants,
+    writer: StoreWriter,
+    groups: Groups,
 }
 
-fn cached_name(source: &DatasetSource, tokenizer: &TextTokenizer, data_digest: &str) -> String {
-    let key = CacheKey {
-        layout: MAGIC,
-        tokenizers: TOKENIZERS_VERSION,
-        tokenizer: tokenizer.digest(),
-        data: data_digest,
-        format: source.format,
-        field: &source.field,
-        limit_documents: source.limit_documents,
-        limit_tokens: source.limit_tokens,
-    };
-    let key = serde_json::to_vec(&key).expect("a struct of strings and numbers");
-    let digest = digest_text(&Sha256::digest(key));
-    format!("{}.tokens", digest.trim_start_matches("sha256:"))
-}
+impl<'a> Builder<'a> {
+    fn new(
+        source: &'a Source,
+        reading: &'a Reading<'a>,
+        cache_dir: &Path,
+    ) -> Result<Self, DataError> {
+        let wants = Wants {
+            offsets: reading.offsets,
+            counted: source.is_masked(),
+        };
+        let sections = Sections {
+            wants,
+            groups: source.group_by.is_some(),
+            joined: reading.join.is_some(),
+        };
+        Ok(Self {
+            source,
+            reading,
+            wants,
+            writer: StoreWriter::new(cache_dir, sections).map_err(DataError::Cache)?,
+            groups: Groups::default(),
+        })
+    }
 
-/// Tokenizes up to the limits, a batch at a time.
-fn write_tokens(
-    source: &DatasetSource,
-    tokenizer: &TextTokenizer,
-    cache_dir: &Path,
-) -> Result<StoreWriter, DataError> {
-    let mut writer = StoreWriter::new(cache_dir).map_err(DataError::Cache)?;
-    let limit_documents = source.limit_documents.unwrap_or(u64::MAX);
-    let limit_tokens = source.limit_tokens.unwrap_or(u64::MAX);
-    let mut documents =
-        documents(source).take(usize::try_from(limit_documents).unwrap_or(usize::MAX));
+    fn build(mut self) -> Result<(StoreWriter, Groups), DataError> {
+        match self.reading.join {
+            None => self.write_each()?,
+            Some(join) => self.write_joined(join)?,
+        }
+        let file = self.source.label();
+        let documents = self.writer.documents();
+        match (documents, self.writer.tokens(), self.writer.counted()) {
+            (0, ..) => Err(DataError::Empty { file }),
+            (_, 0, _) => Err(DataError::NothingToScore { file, documents }),
+            (_, _, 0) => Err(DataError::NothingCounted { file, documents }),
+            _ => Ok((self.writer, self.groups)),
+        }
+    }
 
-    'batches: while writer.tokens() < limit_tokens {
-        let (batch, end) = next_batch(&mut documents);
-        let texts: Vec<&str> = batch.iter().map(String::as_str).collect();
-        let bytes = texts.iter().map(|text| text.len() as u64).sum();
-        memory::check(&file_name(&source.path), bytes)?;
-        for (text, ids) in texts.iter().zip(tokenizer.encode_batch(&texts)?) {
-            let tokens = writer.tokens() + ids.len() as u64;
-            let is_full = writer.tokens() >= limit_tokens;
-            if is_full || (tokens > limit_tokens && writer.tokens() > 0) {
-                break 'batches;
+    /// Tokenizes each document alone, a batch at a time.
+    fn write_each(&mut self) -> Result<(), DataError> {
+        let Reading {
+            tokenizer, chat, ..
+        } = *self.reading;
+        let mut taken = Taken::open(self.source, Some(tokenizer), chat, self.wants, &|| false)?;
+        while let Some(batch) = taken.next()? {
+            for (document, tokens) in batch {
+                let facts = self.facts(&document)?;
+                self.push(&tokens, facts)?;
             }
-            writer
-                .push(&ids, text.len() as u64, count_words(text))
-                .map_err(DataError::Cache)?;
         }
-        match end {
-            // A fault behind the limit is not looked at.
-            End::Fault(error) if writer.tokens() < limit_tokens => return Err(error),
-            End::Fault(_) | End::Dataset => break,
-            End::Batch => {}
-        }
+        Ok(())
     }
-    let file = || file_name(&source.path);
-    match (writer.documents(), writer.tokens()) {
-        (0, _) => Err(DataError::Empty { file: file() }),
-        (documents, 0) => Err(DataError::NothingToScore {
-            file: file(),
-            documents,
-        }),
-        _ => Ok(writer),
-    }
-}
 
-/// Why a batch holds no more documents.
-enum End {
-    Batch,
-    Dataset,
-    Fault(DataError),
-}
-
-fn next_batch(
-    documents: &mut impl Iterator<Item = Result<String, DataError>>,
-) -> (Vec<String>, End) {
-    let mut batch = Vec::new();
-    let mut bytes = 0;
-    while bytes < BATCH_BYTES && batch.len() < BATCH_DOCUMENTS {
-        match documents.next() {
-            Some(Ok(text)) => {
-                bytes += text.len();
-                batch.push(text);
+    /// Tokenizes the joined documents at once. A limit of tokens counts those that each document
+    /// has alone.
+    fn write_joined(&mut self, join: &str) -> Result<(), DataError> {
+        let Reading {
+            tokenizer, chat, ..
+        } = *self.reading;
+        let file = self.source.label();
+        let ids = Wants {
+            offsets: false,
+            counted: false,
+        };
+        let counting = self.source.limit_tokens.map(|_| tokenizer);
+        let mut taken = Taken::open(self.source, counting, chat, ids, &|| false)?;
+        let mut joined = Joined::default();
+        let mut facts = Vec::new();
+        while let Some(batch) = taken.next()? {
+            for (document, _) in batch {
+                facts.push(self.facts(&document)?);
+                joined.push(&document.text, join);
             }
-            Some(Err(error)) => return (batch, End::Fault(error)),
-            None => return (batch, End::Dataset),
+            memory::check(&file, joined.text.len() as u64, memory::JOIN_LESS)?;
         }
+        if joined.documents.is_empty() {
+            return Ok(());
+        }
+        let tokens = tokenizer.encode_with_offsets(&joined.text)?;
+        for (tokens, facts) in joined.split(tokens, self.wants).iter().zip(facts) {
+            self.push(tokens, facts)?;
+        }
+        Ok(())
     }
-    (batch, End::Batch)
-}
 
-#[cfg(test)]
-mod tests {
-    use super::TOKENIZERS_VERSION;
+    fn push(&mut self, tokens: &Tokens, facts: Facts) -> Result<(), DataError> {
+        self.writer.push(tokens, facts).map_err(DataError::Cache)
+    }
 
-    #[test]
-    fn the_cache_names_the_locked_tokenizers() {
-        let lock = include_str!("../../../Cargo.lock");
-        let entry = format!("name = \"tokenizers\"\nversion = \"{TOKENIZERS_VERSION}\"");
-        assert!(
-            lock.contains(&entry),
-            "Cargo.lock has another version; follow it"
-        );
+    fn facts(&mut self, document: &Document) -> Result<Facts, DataError> {
+        let group = match &document.group {
+            Some(name) => self.groups.number(name, self.source)?,
+            None => 0,
+        };
+        Ok(Facts {
+            bytes: document.text.len() as u64,
+            words: count_words(&document.text),
+            group,
+        })
     }
 }

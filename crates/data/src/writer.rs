@@ -1,52 +1,114 @@
 //! Writing a token file.
 
-use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-use crate::store::{ID, MAGIC};
+use crate::aside;
+use crate::encode::{Tokens, Wants};
+use crate::store::{GROUPS, ID, JOINED, MAGIC, MASK, OFFSETS, ranges};
 
-/// What the names of files begin with that are not complete.
-const UNFINISHED: &str = ".unfinished-";
-/// After this long without a write, whoever wrote an unfinished file is taken to be gone.
-const ABANDONED_AFTER: Duration = Duration::from_hours(24);
+/// What a token file has beside ids and records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sections {
+    pub(crate) wants: Wants,
+    pub(crate) groups: bool,
+    pub(crate) joined: bool,
+}
+
+/// What is known of a document beside its tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) bytes: u64,
+    pub(crate) words: u64,
+    /// Its group, numbered as they are met.
+    pub(crate) group: u32,
+}
 
 /// Writes a token file aside and puts it in place when it is complete.
 pub(crate) struct StoreWriter {
     file: BufWriter<NamedTempFile>,
     checksum: Sha256,
     tokens_digest: Sha256,
+    sections: Sections,
     records: Vec<[u64; 3]>,
+    groups: Vec<u32>,
+    /// The offsets so far, which stand behind all ids.
+    offsets: Option<BufWriter<File>>,
+    /// A bit for each token.
+    mask: Vec<u64>,
+    counted: u64,
 }
 
 impl StoreWriter {
     /// Starts a file in `dir`, which is created if need be.
-    pub(crate) fn new(dir: &Path) -> io::Result<Self> {
+    pub(crate) fn new(dir: &Path, sections: Sections) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
-        remove_abandoned(dir)?;
-        let file = tempfile::Builder::new()
-            .prefix(UNFINISHED)
-            .tempfile_in(dir)?;
+        aside::remove_abandoned(dir)?;
+        let spool = if sections.wants.offsets {
+            Some(BufWriter::new(tempfile::tempfile_in(dir)?))
+        } else {
+            None
+        };
+        let mut tokens_digest = Sha256::new();
+        if sections.wants.counted {
+            tokens_digest.update(b"mask");
+        }
         Ok(Self {
-            file: BufWriter::new(file),
+            file: BufWriter::new(aside::create(dir)?),
             checksum: Sha256::new(),
-            tokens_digest: Sha256::new(),
+            tokens_digest,
+            sections,
             records: Vec::new(),
+            groups: Vec::new(),
+            offsets: spool,
+            mask: Vec::new(),
+            counted: 0,
         })
     }
 
-    /// Adds a document.
-    pub(crate) fn push(&mut self, ids: &[u32], bytes: u64, words: u64) -> io::Result<()> {
-        let encoded: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-        self.tokens_digest.update((ids.len() as u64).to_le_bytes());
+    /// Adds a document. Its tokens have what the sections say.
+    pub(crate) fn push(&mut self, tokens: &Tokens, facts: Facts) -> io::Result<()> {
+        let first = self.tokens();
+        let count = tokens.ids.len() as u64;
+        let encoded: Vec<u8> = tokens.ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        self.tokens_digest.update(count.to_le_bytes());
         self.tokens_digest.update(&encoded);
-        self.records
-            .push([self.tokens() + ids.len() as u64, bytes, words]);
+        match &tokens.counted {
+            Some(counted) => self.push_mask(first, counted),
+            None => self.counted += count,
+        }
+        if let (Some(spool), Some(offsets)) = (&mut self.offsets, &tokens.offsets) {
+            for offset in offsets {
+                spool.write_all(&small(offset.start)?.to_le_bytes())?;
+                spool.write_all(&small(offset.end)?.to_le_bytes())?;
+            }
+        }
+        self.groups
+            .extend(self.sections.groups.then_some(facts.group));
+        self.records.push([first + count, facts.bytes, facts.words]);
         self.put(&encoded)
+    }
+
+    fn push_mask(&mut self, first: u64, counted: &[bool]) {
+        for (at, _) in (first..).zip(counted).filter(|(_, counted)| **counted) {
+            let word = usize::try_from(at / 64).expect("what is in memory is addressable");
+            if self.mask.len() <= word {
+                self.mask.resize(word + 1, 0);
+            }
+            self.mask[word] |= 1 << (at % 64);
+            self.counted += 1;
+        }
+        let parts = ranges(counted.iter().copied());
+        self.tokens_digest
+            .update((parts.len() as u64).to_le_bytes());
+        for part in parts {
+            self.tokens_digest.update(part.start.to_le_bytes());
+            self.tokens_digest.update(part.end.to_le_bytes());
+        }
     }
 
     /// Documents so far.
@@ -59,23 +121,47 @@ impl StoreWriter {
         self.records.last().map_or(0, |record| record[0])
     }
 
-    /// Completes the file and renames it to `path`. Whoever else builds the same file renames an
-    /// equal one, so the order does not matter.
-    pub(crate) fn finish(mut self, path: &Path) -> io::Result<()> {
+    /// Tokens so far that count.
+    pub(crate) fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// Completes the file and renames it to `path`; `groups` has the names in their order, each
+    /// with the number it had so far. Whoever else builds the same file renames an equal one, so
+    /// the order does not matter.
+    pub(crate) fn finish(mut self, path: &Path, groups: &[(String, u32)]) -> io::Result<()> {
         let (documents, tokens) = (self.documents(), self.tokens());
         if tokens % 2 == 1 {
             self.put(&[0; ID])?;
         }
-        let records: Vec<u8> = self
-            .records
-            .iter()
-            .flatten()
-            .flat_map(|number| number.to_le_bytes())
-            .collect();
-        self.put(&records)?;
+        self.put_offsets()?;
+        let mut flags = 0;
+        if self.sections.wants.counted {
+            flags |= MASK;
+            let mut mask = std::mem::take(&mut self.mask);
+            mask.resize(
+                usize::try_from(tokens.div_ceil(64)).unwrap_or(usize::MAX),
+                0,
+            );
+            self.put_numbers(mask)?;
+        }
+        let records = std::mem::take(&mut self.records);
+        self.put_numbers(records.into_iter().flatten())?;
+        let mut names = Vec::new();
+        if self.sections.groups {
+            flags |= GROUPS;
+            names = self.put_groups(groups)?;
+        }
+        if self.sections.wants.offsets {
+            flags |= OFFSETS;
+        }
+        if self.sections.joined {
+            flags |= JOINED;
+        }
+        let numbers = [documents, tokens, flags, names.len() as u64];
+        self.put(&names)?;
         self.put(MAGIC)?;
-        self.put(&documents.to_le_bytes())?;
-        self.put(&tokens.to_le_bytes())?;
+        self.put_numbers(numbers)?;
         let tokens_digest = self.tokens_digest.clone().finalize();
         self.put(&tokens_digest)?;
         let checksum = self.checksum.clone().finalize();
@@ -87,52 +173,51 @@ impl StoreWriter {
         Ok(())
     }
 
+    fn put_offsets(&mut self) -> io::Result<()> {
+        let Some(spool) = self.offsets.take() else {
+            return Ok(());
+        };
+        let mut spool = spool.into_inner().map_err(io::IntoInnerError::into_error)?;
+        spool.rewind()?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match spool.read(&mut buffer)? {
+                0 => return Ok(()),
+                read => self.put(&buffer[..read])?,
+            }
+        }
+    }
+
+    /// Writes the groups of the documents; gives back the names, padded to a multiple of 8.
+    fn put_groups(&mut self, groups: &[(String, u32)]) -> io::Result<Vec<u8>> {
+        let mut places = vec![0_u32; groups.len()];
+        for (place, (_, number)) in (0..).zip(groups) {
+            places[*number as usize] = place;
+        }
+        let mut numbers: Vec<u8> = std::mem::take(&mut self.groups)
+            .into_iter()
+            .flat_map(|number| places[number as usize].to_le_bytes())
+            .collect();
+        numbers.resize(numbers.len().next_multiple_of(8), 0);
+        self.put(&numbers)?;
+        let names: Vec<&str> = groups.iter().map(|(name, _)| &**name).collect();
+        let mut names = serde_json::to_vec(&names)?;
+        names.resize(names.len().next_multiple_of(8), b' ');
+        Ok(names)
+    }
+
+    fn put_numbers(&mut self, numbers: impl IntoIterator<Item = u64>) -> io::Result<()> {
+        let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+        self.put(&bytes)
+    }
+
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.checksum.update(bytes);
         self.file.write_all(bytes)
     }
 }
 
-/// Removes what killed processes left half written, which nothing else would.
-fn remove_abandoned(dir: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if !entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
-            continue;
-        }
-        // Its owner may finish or remove it, and others sweep too: a file that is gone is fine.
-        let written = entry.metadata().and_then(|metadata| metadata.modified());
-        let silence = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-        if silence.is_ok_and(|silence| silence > ABANDONED_AFTER) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_abandoned_files_are_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let long_ago = SystemTime::now() - ABANDONED_AFTER - Duration::from_mins(1);
-        for (name, old) in [
-            (".unfinished-a", true),
-            (".unfinished-b", false),
-            ("c.tokens", true),
-        ] {
-            let file = fs::File::create(dir.path().join(name)).unwrap();
-            if old {
-                file.set_modified(long_ago).unwrap();
-            }
-        }
-        let writer = StoreWriter::new(dir.path()).unwrap();
-        assert!(!dir.path().join(".unfinished-a").exists());
-        assert!(dir.path().join(".unfinished-b").exists());
-        assert!(dir.path().join("c.tokens").exists());
-        drop(writer);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-    }
+fn small(offset: usize) -> io::Result<u32> {
+    // A text of this size takes more memory to tokenize than any host has.
+    u32::try_from(offset).map_err(io::Error::other)
 }

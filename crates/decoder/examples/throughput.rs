@@ -53,7 +53,7 @@ fn main() -> Result<(), Failure> {
         .take(MICRO_BATCHES * tokens.div_ceil(window))
         .map(|ids| Sequence {
             input: ids[..window - 1].to_vec(),
-            first_counted: 0,
+            positions: (0..).take(window - 1).collect(),
             targets: ids[1..].to_vec(),
         })
         .collect();

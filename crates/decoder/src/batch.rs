@@ -7,9 +7,9 @@ use crate::{DecoderError, MIN_GEMM_ROWS};
 pub struct Sequence {
     /// Token ids the model reads, from position 0.
     pub input: Vec<u32>,
-    /// Input position whose output predicts `targets[0]`.
-    pub first_counted: usize,
-    /// Token ids predicted by the outputs at `first_counted`, `first_counted + 1`, ...
+    /// Input positions whose outputs count, strictly increasing.
+    pub positions: Vec<u32>,
+    /// Token ids predicted by the outputs at `positions`, as many.
     pub targets: Vec<u32>,
 }
 
@@ -62,7 +62,7 @@ impl Batch {
         for &index in &batch.order {
             let Sequence {
                 input,
-                first_counted,
+                positions,
                 targets,
             } = &micro_batch[index];
             let (start, len) = (signed(batch.ids.len()), signed(input.len()));
@@ -78,8 +78,11 @@ impl Batch {
             batch
                 .positions
                 .extend((0..input.len()).map(|position| position as f32));
-            let first = start + signed(*first_counted);
-            batch.counted.extend(first..first + signed(targets.len()));
+            batch.counted.extend(
+                positions
+                    .iter()
+                    .map(|&position| start + i64::from(position)),
+            );
             batch
                 .targets
                 .extend(targets.iter().map(|&id| i64::from(id)));
@@ -110,19 +113,28 @@ impl Batch {
 fn check(window: &Sequence, vocab_size: usize) -> Result<(), String> {
     let Sequence {
         input,
-        first_counted,
+        positions,
         targets,
     } = window;
     if input.is_empty() {
         return Err("it has no input".to_owned());
     }
-    if first_counted
-        .checked_add(targets.len())
-        .is_none_or(|end| end > input.len())
+    if positions.len() != targets.len() {
+        return Err(format!(
+            "it has {} targets at {} positions",
+            targets.len(),
+            positions.len(),
+        ));
+    }
+    if !positions.is_sorted_by(|a, b| a < b) {
+        return Err("its positions do not increase".to_owned());
+    }
+    if let Some(last) = positions
+        .last()
+        .filter(|&&last| last as usize >= input.len())
     {
         return Err(format!(
-            "{} targets from position {first_counted} need more than its {} inputs",
-            targets.len(),
+            "position {last} is not below its {} inputs",
             input.len(),
         ));
     }
@@ -147,21 +159,22 @@ pub(crate) fn signed(size: usize) -> i64 {
 mod tests {
     use super::*;
 
-    fn sequence(len: u32, first_counted: usize, counted: usize) -> Sequence {
+    fn sequence(len: u32, positions: impl IntoIterator<Item = u32>) -> Sequence {
+        let positions: Vec<u32> = positions.into_iter().collect();
         Sequence {
             input: (0..len).collect(),
-            first_counted,
-            targets: vec![7; counted],
+            targets: vec![7; positions.len()],
+            positions,
         }
     }
 
     #[test]
     fn equal_lengths_lie_side_by_side_and_results_go_back_in_order() {
         let micro_batch = [
-            sequence(2, 1, 1),
-            sequence(300, 0, 2),
-            sequence(2, 0, 2),
-            sequence(300, 299, 1),
+            sequence(2, [1]),
+            sequence(300, [0, 7]),
+            sequence(2, [0, 1]),
+            sequence(300, [299]),
         ];
         let batch = Batch::new(&micro_batch, 300).unwrap();
         assert_eq!(
@@ -179,31 +192,38 @@ mod tests {
                 }
             ]
         );
-        assert_eq!(batch.counted, [0, 1, 599, 601, 602, 603]);
+        assert_eq!(batch.counted, [0, 7, 599, 601, 602, 603]);
         assert_eq!(
             batch.positions[598..604],
             [298.0, 299.0, 0.0, 1.0, 0.0, 1.0]
         );
         let lists = batch.by_sequence(&batch.counted, &micro_batch);
-        assert_eq!(lists, [vec![601], vec![0, 1], vec![602, 603], vec![599]]);
+        assert_eq!(lists, [vec![601], vec![0, 7], vec![602, 603], vec![599]]);
     }
 
     #[test]
     fn rows_are_padded_to_the_smallest_product() {
-        let batch = Batch::new(&[sequence(3, 0, 3)], 10).unwrap();
+        let batch = Batch::new(&[sequence(3, 0..3)], 10).unwrap();
         assert_eq!(batch.ids.len(), MIN_GEMM_ROWS);
         assert_eq!(batch.counted, [0, 1, 2]);
     }
 
     #[test]
     fn what_lies_outside_is_refused() {
+        let uneven = Sequence {
+            targets: vec![7; 3],
+            ..sequence(4, [1, 2])
+        };
         for (bad, word) in [
-            (sequence(0, 0, 0), "no input"),
-            (sequence(4, 2, 3), "3 targets from position 2"),
-            (sequence(4, usize::MAX, 1), "targets from position"),
-            (sequence(11, 0, 1), "token id 10"),
+            (sequence(0, []), "no input"),
+            (uneven, "3 targets at 2 positions"),
+            (sequence(4, [2, 1]), "do not increase"),
+            (sequence(4, [2, 2]), "do not increase"),
+            (sequence(4, [3, 4]), "position 4 is not below its 4 inputs"),
+            (sequence(4, [u32::MAX]), "is not below"),
+            (sequence(11, [0]), "token id 10"),
         ] {
-            let error = Batch::new(&[sequence(4, 0, 4), bad], 10).unwrap_err();
+            let error = Batch::new(&[sequence(4, 0..4), bad], 10).unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
             assert!(error.to_string().contains("sequence 1"), "{error}");
         }

@@ -54,13 +54,17 @@ impl DecoderError {
     /// Sorts a message of libtorch. Only its first line is kept: the rest is a C++ backtrace.
     pub(crate) fn from_message(message: &str) -> Self {
         // c10's CPU allocator, CUDA's caching allocator, the CUDA runtime, cuBLAS's workspace,
-        // and operator new, in this order.
-        const OUT_OF_MEMORY: [&str; 5] = [
+        // operator new, and oneDNN, in this order. oneDNN does not say why it failed; the products
+        // of a model that ran before fail for no other reason.
+        const OUT_OF_MEMORY: [&str; 8] = [
             "DefaultCPUAllocator",
             "CUDA out of memory",
             "CUDA error: out of memory",
             "CUBLAS_STATUS_ALLOC_FAILED",
             "std::bad_alloc",
+            "could not create a primitive",
+            "could not execute a primitive",
+            "could not create a memory",
         ];
         let line = message.lines().next().unwrap_or_default().trim().to_owned();
         if OUT_OF_MEMORY.iter().any(|sign| line.contains(sign)) {
@@ -113,6 +117,7 @@ mod tests {
             "CUDA error: out of memory",
             "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
             "std::bad_alloc",
+            "could not create a primitive",
         ] {
             let error = DecoderError::from_message(message);
             assert!(matches!(error, DecoderError::OutOfMemory(_)), "{error}");

@@ -13,10 +13,10 @@ use crate::weights::Loader;
 /// Sizes of a block, as libtorch wants them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    heads: i64,
-    kv_heads: i64,
-    head_dim: i64,
-    intermediate: i64,
+    pub(crate) heads: i64,
+    pub(crate) kv_heads: i64,
+    pub(crate) head_dim: i64,
+    pub(crate) intermediate: i64,
     pub(crate) norm_eps: f64,
 }
 

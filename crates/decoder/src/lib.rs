@@ -10,6 +10,7 @@ mod batch;
 mod error;
 mod layer;
 mod loss;
+mod memory;
 mod model;
 mod norm;
 mod rope;
@@ -19,4 +20,5 @@ mod weights;
 
 pub use batch::Sequence;
 pub use error::DecoderError;
+pub use memory::weight_bytes;
 pub use model::{Decoder, HEAD_ROWS, MIN_GEMM_ROWS};

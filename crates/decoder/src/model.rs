@@ -8,6 +8,7 @@ use crate::DecoderError;
 use crate::batch::{Batch, Sequence, signed};
 use crate::layer::{Layer, Scratch, Sizes};
 use crate::loss::nll;
+use crate::memory::Shape;
 use crate::norm::rms_norm;
 use crate::rope::Rotation;
 use crate::torch::{Output, linear};
@@ -107,6 +108,39 @@ impl Decoder {
             }
         }
         Ok(batch.by_sequence(&values, micro_batch))
+    }
+
+    /// Bytes of memory that [`Decoder::score`] takes at most beside the weights, for windows of
+    /// these numbers of inputs, all of which may count.
+    ///
+    /// An estimate from above, by about a half: what libtorch allocates at its peak, and what the
+    /// allocator cannot use. Pages of libtorch's own code are not in it.
+    pub fn memory_needed(&self, windows: impl Iterator<Item = usize>) -> u64 {
+        self.shape().activations(windows)
+    }
+
+    fn shape(&self) -> Shape {
+        let Sizes {
+            heads,
+            kv_heads,
+            head_dim,
+            intermediate,
+            ..
+        } = self.sizes;
+        let hidden = self.final_norm.numel() as u64;
+        let of = i64::unsigned_abs;
+        Shape {
+            number: self.kind.elt_size_in_bytes() as u64,
+            hidden,
+            intermediate: of(intermediate),
+            heads: of(heads),
+            kv_heads: of(kv_heads),
+            head_dim: of(head_dim),
+            vocab_size: self.vocab_size as u64,
+            // libtorch's fused kernels take float32 on CUDA only where each query head has its
+            // own keys.
+            scores: self.device.is_cuda() && self.kind == Kind::Float && heads != kv_heads,
+        }
     }
 
     /// Computes the matrix products of a micro-batch of `rows` tokens, all counted, and nothing

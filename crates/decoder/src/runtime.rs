@@ -94,6 +94,13 @@ pub fn load_cuda() -> Result<(), DecoderError> {
     torch::load_globally(&library).map_err(DecoderError::Cuda)
 }
 
+/// The first of NCCL's names that the dynamic linker finds. None if it is not installed.
+pub fn nccl_library() -> Option<&'static str> {
+    ["libnccl.so.2", "libnccl.so"]
+        .into_iter()
+        .find(|name| torch::load(Path::new(name), libc::RTLD_LAZY | libc::RTLD_LOCAL).is_ok())
+}
+
 /// A fixed workspace of eight buffers of 4096 KiB, the larger of the two settings with which
 /// cuBLAS gives equal bits from run to run.
 const CUBLAS_WORKSPACE: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8");

@@ -74,12 +74,17 @@ pub(crate) fn cpu_capability() -> &'static str {
 
 /// Loads a library whose symbols later libraries may use, for the rest of the process.
 pub(crate) fn load_globally(library: &Path) -> Result<(), String> {
+    load(library, libc::RTLD_NOW | libc::RTLD_GLOBAL)
+}
+
+/// Loads a library for the rest of the process.
+pub(crate) fn load(library: &Path, flags: c_int) -> Result<(), String> {
     let name = CString::new(library.as_os_str().as_encoded_bytes())
         .map_err(|_| format!("{} contains a zero byte", library.display()))?;
-    // SAFETY: `name` is a C string. Initialisers of the library run; the caller names one of
-    // libtorch's own. The handle is never closed. `dlerror` is per thread and read at once.
+    // SAFETY: `name` is a C string. Initialisers of the library run; callers name libtorch's own
+    // and NCCL's. The handle is never closed. `dlerror` is per thread and read at once.
     unsafe {
-        if libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL).is_null() {
+        if libc::dlopen(name.as_ptr(), flags).is_null() {
             let error = libc::dlerror();
             let error = if error.is_null() {
                 c"unknown error".as_ptr()

@@ -60,20 +60,22 @@ fn only_counted_positions_come_out() {
     let (decoder, windows) = (decoder("llama_gqa", Dtype::Float32), windows("llama_gqa"));
     let whole = windows.single.sequence();
     let all = score(&decoder, std::slice::from_ref(&whole)).remove(0);
-    let tail = Sequence {
+    let at = |positions: &[u32]| Sequence {
         input: whole.input.clone(),
-        first_counted: 60,
-        targets: whole.targets[60..70].to_vec(),
+        positions: positions.to_vec(),
+        targets: positions
+            .iter()
+            .map(|&position| whole.targets[position as usize])
+            .collect(),
     };
-    let none = Sequence {
-        input: whole.input,
-        first_counted: 3,
-        targets: Vec::new(),
-    };
-    let got = score(&decoder, &[none.clone(), tail, none]);
+    let tail: Vec<u32> = (60..70).collect();
+    let scattered = [0, 3, 4, 94];
+    let got = score(&decoder, &[at(&[]), at(&tail), at(&[]), at(&scattered)]);
     assert_eq!(got[0], [0.0; 0]);
     assert_eq!(got[2], [0.0; 0]);
     assert!(distance(&got[1], &all[60..70]) < 1e-5);
+    let wanted = scattered.map(|position: u32| all[position as usize]);
+    assert!(distance(&got[3], &wanted) < 1e-5, "{:?}", got[3]);
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn what_the_model_cannot_read_is_refused() {
     let decoder = decoder("llama_gqa", Dtype::Float32);
     let outside = Sequence {
         input: vec![1, 1_000_000],
-        first_counted: 0,
+        positions: vec![0],
         targets: vec![1],
     };
     let error = decoder.score(&[outside]).unwrap_err();

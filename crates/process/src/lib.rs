@@ -1,4 +1,4 @@
-//! Child processes that do not outlive their parent.
+//! Processes: children that do not outlive their parent, and the memory this one can get.
 //!
 //! The kernel can send a child a signal when its parent dies (`PR_SET_PDEATHSIG`), but by
 //! "parent" it means the *thread* that forked. So every [`Child`] has a thread of its own that
@@ -7,6 +7,7 @@
 //! an ended child.
 
 mod death;
+pub mod memory;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,10 +1,12 @@
-//! Clusters: the groups whose sums the standard error is taken over, and that shards report.
+//! Clusters: what the standard error is taken over, and what shards report the sums of.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exact::{ExactSum, NllError, to_units};
+use crate::exact::ExactSum;
+use crate::scope::Scope;
+use crate::window::Window;
 
 /// Spans that a lone document is cut into.
 const SPANS: u64 = 50;
@@ -18,42 +20,84 @@ pub enum ClusterLayout {
         /// Documents of the dataset.
         documents: u32,
     },
-    /// Only one document has tokens: equal contiguous spans of it are the clusters.
+    /// Only one document has counted tokens: equal contiguous spans are the clusters, of what lies
+    /// between the first and the last counted token.
     Spans {
-        /// The document that has tokens.
+        /// The document that has counted tokens.
         document: u32,
         /// Documents of the dataset.
         documents: u32,
-        /// Tokens of the document, all of them counted.
+        /// Index of the first counted token in its stream: the document, or the joined text.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        first: u64,
+        /// Tokens from there to the last counted one.
         tokens: u64,
         /// Spans.
         spans: u32,
     },
 }
 
+// serde's `skip_serializing_if` hands over a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(index: &u64) -> bool {
+    *index == 0
+}
+
 impl ClusterLayout {
-    /// The layout of documents of `lengths` tokens that are all counted.
+    /// The layout of documents of `lengths` tokens that are all counted, each a stream of its own.
     ///
     /// With exactly one document that has tokens, its `n` tokens form `min(50, n)` spans.
     pub fn of(lengths: &[u64]) -> Self {
-        let documents = u32::try_from(lengths.len()).unwrap_or(u32::MAX);
-        let mut scored = (0_u32..).zip(lengths).filter(|&(_, &tokens)| tokens > 0);
-        match (scored.next(), scored.next()) {
-            (Some((document, &tokens)), None) => Self::Spans {
+        let lone = lengths.iter().copied().max().unwrap_or(0);
+        Self::new(lengths, 0..lone)
+    }
+
+    /// The layout of what `windows` count of `scope`.
+    pub(crate) fn of_windows<'a>(
+        scope: &Scope<'_>,
+        windows: impl Iterator<Item = &'a Window>,
+    ) -> Self {
+        let mut scored = vec![0; scope.lengths.len()];
+        let (mut first, mut end) = (u64::MAX, 0);
+        let owners = Owners::of(scope);
+        for window in windows {
+            for part in scope.counted(window.document as usize, window.from..window.to) {
+                (first, end) = (first.min(part.start), end.max(part.end));
+                owners.share(window.document as usize, part, &mut scored);
+            }
+        }
+        Self::new(&scored, first..end)
+    }
+
+    /// The layout of documents with `scored` counted tokens, which lie within `indices` of their
+    /// stream if there is one such document.
+    fn new(scored: &[u64], indices: Range<u64>) -> Self {
+        let documents = u32::try_from(scored.len()).unwrap_or(u32::MAX);
+        let mut having = (0_u32..).zip(scored).filter(|&(_, &tokens)| tokens > 0);
+        match (having.next(), having.next()) {
+            (Some((document, &scored)), None) => Self::Spans {
                 document,
                 documents,
-                tokens,
-                spans: u32::try_from(tokens.min(SPANS)).expect("at most SPANS"),
+                first: indices.start,
+                tokens: indices.end - indices.start,
+                spans: u32::try_from(scored.min(SPANS)).expect("at most SPANS"),
             },
             _ => Self::Documents { documents },
         }
     }
 
-    /// The cluster of token `token` of document `document`: with spans, `token * spans / tokens`.
+    /// The cluster of a counted token of document `document`, its owner; `token` is its index in
+    /// its stream. With spans, `(token - first) * spans / tokens`.
     pub fn cluster(&self, document: u32, token: u64) -> u32 {
         match *self {
             Self::Documents { .. } => document,
-            Self::Spans { tokens, spans, .. } => {
+            Self::Spans {
+                first,
+                tokens,
+                spans,
+                ..
+            } => {
+                let token = token.saturating_sub(first);
                 let span = u128::from(token) * u128::from(spans) / u128::from(tokens.max(1));
                 u32::try_from(span).unwrap_or(u32::MAX)
             }
@@ -71,6 +115,43 @@ impl ClusterLayout {
     /// Whether there is no cluster.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Which document each token of a stream belongs to.
+struct Owners {
+    /// One past the last token of each document in the joined stream; none where each document is
+    /// a stream.
+    ends: Option<Vec<u64>>,
+}
+
+impl Owners {
+    fn of(scope: &Scope<'_>) -> Self {
+        let ends = scope.lengths.iter().scan(0_u64, |end, &tokens| {
+            *end = end.saturating_add(tokens);
+            Some(*end)
+        });
+        Self {
+            ends: scope.convention.is_joined().then(|| ends.collect()),
+        }
+    }
+
+    /// Adds the tokens of `part`, which lie in stream `stream`, to their documents.
+    fn share(&self, stream: usize, part: Range<u64>, scored: &mut [u64]) {
+        let Some(ends) = &self.ends else {
+            scored[stream] += part.end - part.start;
+            return;
+        };
+        let mut from = part.start;
+        let first = ends.partition_point(|&end| end <= from);
+        for (&end, scored) in ends.iter().zip(scored).skip(first) {
+            let to = end.min(part.end);
+            *scored += to - from;
+            from = to;
+            if from == part.end {
+                break;
+            }
+        }
     }
 }
 
@@ -106,73 +187,10 @@ pub(crate) fn total(clusters: &[(ExactSum, u64)]) -> (ExactSum, u64) {
         })
 }
 
-/// What one shard adds to one cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterSum {
-    /// The cluster.
-    pub cluster: u32,
-    /// The sum in units of 2^-32 nat.
-    pub units: i64,
-    /// Tokens counted.
-    pub scored: u64,
-}
-
-/// The sums of one shard, or of a part of it, per cluster touched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShardSums(BTreeMap<u32, (i64, u64)>);
-
-impl ShardSums {
-    /// Counts one token.
-    ///
-    /// # Errors
-    /// The errors of [`to_units`], and [`NllError::SumOutOfRange`] once the cluster's sum leaves
-    /// 64 bits. The sums are then of no use: part of the shard is missing.
-    pub fn add(&mut self, cluster: u32, nll: f64) -> Result<(), NllError> {
-        self.add_units(cluster, to_units(nll)?, 1)
-    }
-
-    /// Adds the sums of another part of the same shard.
-    ///
-    /// # Errors
-    /// [`NllError::SumOutOfRange`], as for [`ShardSums::add`].
-    pub fn merge(&mut self, other: &Self) -> Result<(), NllError> {
-        other
-            .0
-            .iter()
-            .try_for_each(|(&cluster, &(units, n))| self.add_units(cluster, units, n))
-    }
-
-    fn add_units(&mut self, cluster: u32, units: i64, scored: u64) -> Result<(), NllError> {
-        let entry = self.0.entry(cluster).or_default();
-        entry.0 = entry
-            .0
-            .checked_add(units)
-            .ok_or(NllError::SumOutOfRange { cluster })?;
-        entry.1 += scored;
-        Ok(())
-    }
-
-    /// The sums, ordered by cluster.
-    pub fn into_vec(self) -> Vec<ClusterSum> {
-        self.0
-            .into_iter()
-            .map(|(cluster, (units, scored))| ClusterSum {
-                cluster,
-                units,
-                scored,
-            })
-            .collect()
-    }
-
-    /// Tokens counted in all clusters.
-    pub fn scored(&self) -> u64 {
-        self.0.values().map(|&(_, scored)| scored).sum()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convention::Convention;
 
     #[test]
     fn documents_are_clusters_unless_one_stands_alone() {
@@ -191,6 +209,7 @@ mod tests {
             ClusterLayout::Spans {
                 document: 1,
                 documents: 2,
+                first: 0,
                 tokens: 120,
                 spans: 50
             }
@@ -229,20 +248,61 @@ mod tests {
         );
     }
 
+    /// Token 0 opens a block and the documents around the second have no counted token.
     #[test]
-    fn a_sum_that_leaves_64_bits_is_an_error() {
-        let mut sums = ShardSums::default();
-        sums.add(4, 2_147_483_647.0).unwrap();
-        let mut half = ShardSums::default();
-        half.add(4, 2_147_483_647.0).unwrap();
+    fn spans_lie_where_tokens_count() {
+        let scope = Scope {
+            convention: Convention::Blocks {
+                window: 6,
+                score_tail: false,
+            },
+            lengths: &[1, 5, 0, 2],
+            prefix: false,
+            counted: None,
+        };
+        let window = Window {
+            document: 0,
+            start: 0,
+            len: 6,
+            from: 1,
+            to: 6,
+        };
+        let layout = ClusterLayout::of_windows(&scope, [window].iter());
         assert_eq!(
-            sums.clone().add(4, 2.0),
-            Err(NllError::SumOutOfRange { cluster: 4 })
+            layout,
+            ClusterLayout::Spans {
+                document: 1,
+                documents: 4,
+                first: 1,
+                tokens: 5,
+                spans: 5
+            }
         );
-        assert_eq!(
-            sums.merge(&half),
-            Err(NllError::SumOutOfRange { cluster: 4 })
-        );
+        let clusters: Vec<u32> = (1..6).map(|token| layout.cluster(1, token)).collect();
+        assert_eq!(clusters, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_joined_window_is_shared_by_its_owners() {
+        let scope = Scope {
+            convention: Convention::Strided {
+                window: 8,
+                stride: 4,
+            },
+            lengths: &[3, 0, 2, 4],
+            prefix: false,
+            counted: None,
+        };
+        let owners = Owners::of(&scope);
+        let shared = |part| {
+            let mut scored = [0; 4];
+            owners.share(0, part, &mut scored);
+            scored
+        };
+        assert_eq!(shared(0..9), [3, 0, 2, 4]);
+        assert_eq!(shared(2..4), [1, 0, 1, 0]);
+        assert_eq!(shared(3..5), [0, 0, 2, 0]);
+        assert_eq!(shared(7..8), [0, 0, 0, 1]);
     }
 
     #[test]

@@ -4,19 +4,34 @@
 //! same on every host, so a plan can be checked anywhere and sums may arrive in any order.
 
 mod cluster;
+mod convention;
+mod cut;
+mod error;
 mod exact;
+mod groups;
 mod plan;
+mod scope;
+mod shard_sums;
 mod spans;
+mod standard_error;
 mod statistics;
+mod verify;
 mod window;
 mod words;
 
-pub use cluster::{ClusterLayout, ClusterSum, ShardSums, document_sums};
+pub use cluster::{ClusterLayout, document_sums};
+pub use convention::Convention;
+pub use cut::rolling;
+pub use error::PlanError;
 pub use exact::{ExactSum, NllError, to_units};
-pub use plan::{CostModel, DatasetPlan, MicroBatch, PlanConstants, PlanError, ShardPlan, plan};
-pub use spans::{spans_digest, verify_spans};
-pub use statistics::{DatasetStatistics, DocumentFacts, statistics};
-pub use window::{Window, rolling};
+pub use groups::GroupStatistics;
+pub use plan::{CostModel, DatasetPlan, MicroBatch, PlanConstants, ShardPlan, plan};
+pub use scope::Scope;
+pub use shard_sums::{ClusterSum, ShardSums};
+pub use spans::spans_digest;
+pub use statistics::{DatasetStatistics, Detail, DocumentFacts, statistics};
+pub use verify::verify_spans;
+pub use window::Window;
 pub use words::count_words;
 
 /// Changes whenever a change of the program moves a bit of a result.

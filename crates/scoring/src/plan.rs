@@ -3,8 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::ClusterLayout;
-use crate::spans::{spans_digest, verify_spans};
-use crate::window::{Window, rolling};
+use crate::cut;
+use crate::error::PlanError;
+use crate::scope::{Scope, tokens};
+use crate::spans::spans_digest;
+use crate::verify::verify_spans;
+use crate::window::Window;
 
 /// What a model costs, as counts that follow from its configuration. Nothing measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +69,13 @@ pub struct ShardPlan {
     pub spans_digest: String,
 }
 
+impl ShardPlan {
+    /// Its windows, in the order they are computed.
+    pub fn windows(&self) -> impl Iterator<Item = &Window> {
+        self.micro_batches.iter().flat_map(|batch| &batch.0)
+    }
+}
+
 /// The plan of one dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetPlan {
@@ -76,73 +87,7 @@ pub struct DatasetPlan {
     pub clusters: ClusterLayout,
 }
 
-/// Why no plan can be made, or why one is not to be trusted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// The window is 0.
-    #[error("the window is 0; it takes at least one token")]
-    WindowZero,
-    /// More documents than a plan can number.
-    #[error(
-        "dataset {dataset} has {documents} documents, more than the 2^32 - 1 a plan can number"
-    )]
-    TooManyDocuments {
-        /// Index of the dataset.
-        dataset: usize,
-        /// Its documents.
-        documents: usize,
-    },
-    /// A dataset without tokens, which could never finish.
-    #[error("dataset {dataset} has no token to score")]
-    NothingToScore {
-        /// Index of the dataset.
-        dataset: usize,
-    },
-    /// A window of a document that the dataset does not have.
-    #[error("a window names document {document}, but there are {documents}")]
-    UnknownDocument {
-        /// The document named.
-        document: u32,
-        /// Documents there are.
-        documents: usize,
-    },
-    /// A window that leaves its document, or counts targets it does not predict.
-    #[error("{window:?} does not fit its document of {tokens} tokens")]
-    WindowDoesNotFit {
-        /// The window.
-        window: Window,
-        /// Tokens of the document.
-        tokens: u64,
-    },
-    /// A token that no window counts.
-    #[error("token {token} of document {document} is not counted by any window")]
-    NotCounted {
-        /// The document.
-        document: usize,
-        /// The first such token.
-        token: u64,
-    },
-    /// A token that two windows count.
-    #[error("token {token} of document {document} is counted more than once")]
-    CountedTwice {
-        /// The document.
-        document: usize,
-        /// The first such token.
-        token: u64,
-    },
-    /// A shard whose total is not that of its windows.
-    #[error("shard {shard} claims {claimed} counted tokens, its windows count {counted}")]
-    CountDiffers {
-        /// Index of the shard among those verified.
-        shard: usize,
-        /// What it claims.
-        claimed: u64,
-        /// What its windows count.
-        counted: u64,
-    },
-}
-
-/// Plans a job under the convention `rolling`; `datasets` holds the tokens of each document.
+/// Plans a job: a plan for each of `scopes`, in their order.
 ///
 /// Within a dataset, windows are sorted by length, longest first, then by document and start, so
 /// that those of equal length meet in a micro-batch. They are cut greedily into micro-batches,
@@ -152,53 +97,49 @@ pub enum PlanError {
 /// The plan follows from the arguments alone, and is verified by [`verify_spans`] first.
 ///
 /// # Errors
-/// [`PlanError::WindowZero`], [`PlanError::TooManyDocuments`], [`PlanError::NothingToScore`].
+/// [`PlanError::WindowTooSmall`], [`PlanError::StrideOutOfRange`],
+/// [`PlanError::TooManyDocuments`], [`PlanError::CountedInvalid`], [`PlanError::NothingToScore`].
 pub fn plan(
-    datasets: &[&[u64]],
-    window: u32,
+    scopes: &[Scope<'_>],
     cost: &CostModel,
     constants: &PlanConstants,
 ) -> Result<Vec<DatasetPlan>, PlanError> {
-    if window == 0 {
-        return Err(PlanError::WindowZero);
-    }
-    let windows = datasets
+    let windows = scopes
         .iter()
         .enumerate()
-        .map(|(dataset, lengths)| sorted_windows(dataset, lengths, window))
+        .map(|(dataset, scope)| sorted_windows(dataset, scope))
         .collect::<Result<Vec<_>, _>>()?;
     let job_flops: f64 = windows.iter().flatten().map(|w| cost.window(w)).sum();
     let shard_flops = (job_flops / f64::from(constants.max_shards)).min(constants.max_shard_flops);
 
     (0_u32..)
-        .zip(datasets)
+        .zip(scopes)
         .zip(windows)
-        .map(|((dataset, lengths), windows)| {
+        .map(|((dataset, scope), windows)| {
             let micro_batches = cut_micro_batches(windows, constants.micro_batch_tokens);
-            let shards = cut_shards(dataset, micro_batches, cost, shard_flops);
-            verify_spans(lengths, &shards)?;
+            let shards = cut_shards(dataset, scope, micro_batches, cost, shard_flops);
+            verify_spans(scope, &shards)?;
             Ok(DatasetPlan {
                 scored_tokens: shards.iter().map(|shard| shard.scored_tokens).sum(),
+                clusters: ClusterLayout::of_windows(
+                    scope,
+                    shards.iter().flat_map(ShardPlan::windows),
+                ),
                 shards,
-                clusters: ClusterLayout::of(lengths),
             })
         })
         .collect()
 }
 
-fn sorted_windows(dataset: usize, lengths: &[u64], window: u32) -> Result<Vec<Window>, PlanError> {
-    if u32::try_from(lengths.len()).is_err() {
-        return Err(PlanError::TooManyDocuments {
-            dataset,
-            documents: lengths.len(),
-        });
-    }
-    let mut windows: Vec<Window> = (0_u32..)
-        .zip(lengths)
-        .flat_map(|(document, &tokens)| rolling(document, tokens, window))
-        .collect();
+fn sorted_windows(dataset: usize, scope: &Scope<'_>) -> Result<Vec<Window>, PlanError> {
+    scope.check(dataset)?;
+    let mut windows = cut::windows(scope);
     if windows.is_empty() {
-        return Err(PlanError::NothingToScore { dataset });
+        return Err(PlanError::NothingToScore {
+            dataset,
+            convention: scope.convention,
+            masked: scope.counted.is_some(),
+        });
     }
     windows.sort_unstable_by_key(|w| (std::cmp::Reverse(w.len), w.document, w.start));
     Ok(windows)
@@ -223,6 +164,7 @@ fn cut_micro_batches(windows: Vec<Window>, budget: u32) -> Vec<MicroBatch> {
 
 fn cut_shards(
     dataset: u32,
+    scope: &Scope<'_>,
     micro_batches: Vec<MicroBatch>,
     cost: &CostModel,
     shard_flops: f64,
@@ -230,7 +172,10 @@ fn cut_shards(
     let mut shards: Vec<ShardPlan> = Vec::new();
     for micro_batch in micro_batches {
         let flops: f64 = micro_batch.0.iter().map(|w| cost.window(w)).sum();
-        let scored: u64 = micro_batch.0.iter().map(Window::scored).sum();
+        let windows = micro_batch.0.iter();
+        let scored: u64 = windows
+            .map(|w| tokens(scope.counted(w.document as usize, w.from..w.to)))
+            .sum();
         match shards.last_mut() {
             Some(last) if last.flops < shard_flops => {
                 last.flops += flops;
@@ -253,13 +198,24 @@ fn cut_shards(
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // a mask may be one range
 mod tests {
     use super::*;
+    use crate::convention::Convention;
 
     const COST: CostModel = CostModel {
         linear_flops_per_token: 10.0,
         attention_flops_per_pair: 1.0,
     };
+
+    fn rolling(window: u32, lengths: &[u64]) -> Scope<'_> {
+        Scope {
+            convention: Convention::Rolling { window },
+            lengths,
+            prefix: true,
+            counted: None,
+        }
+    }
 
     #[test]
     fn plans_by_hand() {
@@ -268,7 +224,8 @@ mod tests {
             max_shards: 2,
             ..PlanConstants::default()
         };
-        let plans = plan(&[&[3, 0, 10], &[2]], 4, &COST, &constants).unwrap();
+        let scopes = [rolling(4, &[3, 0, 10]), rolling(4, &[2])];
+        let plans = plan(&scopes, &COST, &constants).unwrap();
 
         let windows: Vec<Vec<(u32, i64, u32)>> = plans[0]
             .shards
@@ -298,15 +255,43 @@ mod tests {
     }
 
     #[test]
+    fn only_tokens_that_may_count_are_added_up() {
+        let masks = [vec![0..1, 5..9], vec![2..3]];
+        let scope = Scope {
+            counted: Some(&masks),
+            ..rolling(4, &[12, 4])
+        };
+        let plans = plan(&[scope], &COST, &PlanConstants::default()).unwrap();
+        assert_eq!(plans[0].scored_tokens, 6);
+        let windows: Vec<_> = plans[0].shards[0].windows().collect();
+        assert_eq!(windows.len(), 4);
+        let flops: Vec<_> = plans[0].shards.iter().map(|s| s.flops).collect();
+        assert_eq!(flops, [200.0]);
+    }
+
+    #[test]
     fn what_cannot_be_planned_is_an_error() {
-        let constants = PlanConstants::default();
-        assert_eq!(
-            plan(&[&[1]], 0, &COST, &constants),
-            Err(PlanError::WindowZero)
-        );
-        assert_eq!(
-            plan(&[&[1], &[0, 0]], 4, &COST, &constants),
-            Err(PlanError::NothingToScore { dataset: 1 })
-        );
+        let planned = |scopes: &[Scope<'_>]| plan(scopes, &COST, &PlanConstants::default());
+        let error = planned(&[rolling(0, &[1])]).unwrap_err();
+        assert!(matches!(error, PlanError::WindowTooSmall { window: 0, .. }));
+        let error = planned(&[rolling(4, &[1]), rolling(4, &[0, 0])]).unwrap_err();
+        assert!(matches!(
+            error,
+            PlanError::NothingToScore { dataset: 1, .. }
+        ));
+        let chat = Scope {
+            prefix: false,
+            ..rolling(4, &[1, 1])
+        };
+        assert!(planned(&[chat]).is_err(), "the first token is context");
+        let blocks = Scope {
+            convention: Convention::Blocks {
+                window: 8,
+                score_tail: false,
+            },
+            ..chat
+        };
+        let error = planned(&[blocks]).unwrap_err().to_string();
+        assert!(error.contains("one block of 8"), "{error}");
     }
 }

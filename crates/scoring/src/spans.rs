@@ -1,10 +1,10 @@
-//! Spans: what a plan counts, and the proof that it counts every token once.
+//! The digest of what a shard is to compute.
 
 use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::plan::{MicroBatch, PlanError, ShardPlan};
+use crate::plan::MicroBatch;
 
 /// `sha256:` of what a shard is to compute: for each micro-batch the number of windows as 64 bits,
 /// then each window's document (32 bits), start (64), len (32), from (64) and to (64), all little
@@ -27,68 +27,6 @@ pub fn spans_digest(micro_batches: &[MicroBatch]) -> String {
             write!(text, "{byte:02x}").expect("writing to a string succeeds");
             text
         })
-}
-
-/// Proves that the shards of one dataset count every token of every document exactly once, with
-/// windows that lie inside their documents. `lengths` holds the tokens of each document.
-///
-/// # Errors
-/// The first fault found, as one of the last five of [`PlanError`].
-pub fn verify_spans(lengths: &[u64], shards: &[ShardPlan]) -> Result<(), PlanError> {
-    let mut spans = Vec::new();
-    for (shard, plan) in shards.iter().enumerate() {
-        let mut counted = 0_u64;
-        for window in plan.micro_batches.iter().flat_map(|m| &m.0) {
-            let document = window.document as usize;
-            let &tokens = lengths.get(document).ok_or(PlanError::UnknownDocument {
-                document: window.document,
-                documents: lengths.len(),
-            })?;
-            if !window.fits(tokens) {
-                return Err(PlanError::WindowDoesNotFit {
-                    window: *window,
-                    tokens,
-                });
-            }
-            counted = counted.saturating_add(window.scored());
-            spans.push((document, window.from, window.to));
-        }
-        if counted != plan.scored_tokens {
-            let claimed = plan.scored_tokens;
-            return Err(PlanError::CountDiffers {
-                shard,
-                claimed,
-                counted,
-            });
-        }
-    }
-    spans.sort_unstable();
-
-    let mut next = vec![0; lengths.len()];
-    for (document, from, to) in spans {
-        let token = next[document];
-        if from > token {
-            return Err(PlanError::NotCounted { document, token });
-        }
-        if from < token {
-            return Err(PlanError::CountedTwice {
-                document,
-                token: from,
-            });
-        }
-        next[document] = to;
-    }
-    match next
-        .iter()
-        .zip(lengths)
-        .position(|(counted, tokens)| counted < tokens)
-    {
-        Some(document) => Err(PlanError::NotCounted {
-            document,
-            token: next[document],
-        }),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

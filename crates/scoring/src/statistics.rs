@@ -3,15 +3,11 @@
 use std::f64::consts::LN_2;
 
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::cluster::{ClusterLayout, document_sums, total};
 use crate::exact::ExactSum;
-
-/// Clusters below which there is no standard error.
-const FEWEST_CLUSTERS: u32 = 5;
-/// Clusters below which the standard error comes with a warning.
-const FEW_CLUSTERS: u32 = 20;
+use crate::groups::{GroupStatistics, group_statistics};
+use crate::standard_error::ClusteredError;
 
 /// What is known of a document before it is scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,9 +57,31 @@ pub struct DatasetStatistics {
     pub clusters: u32,
     /// What a reader of the numbers should know.
     pub warnings: Vec<String>,
+    /// The numbers of each group of documents, ordered by name; none if there are no groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupStatistics>,
 }
 
-/// The statistics of a dataset whose every token is scored, as under `rolling`.
+/// What the statistics of a dataset hold beside its perplexity.
+#[derive(Clone, Copy, Debug)]
+pub struct Detail<'a> {
+    /// Whether every token counts, so that measures per word and byte mean something.
+    pub text_measures: bool,
+    /// The names of groups, and the group of each document as an index of them.
+    pub groups: Option<(&'a [String], &'a [u32])>,
+}
+
+impl Default for Detail<'_> {
+    /// As under plain `rolling`: with text measures, without groups.
+    fn default() -> Self {
+        Self {
+            text_measures: true,
+            groups: None,
+        }
+    }
+}
+
+/// The statistics of a finished dataset.
 ///
 /// `documents` has one entry per document; `clusters` the sum and the count of each cluster of
 /// `layout`. A measure whose divisor is 0 is none.
@@ -71,6 +89,7 @@ pub fn statistics(
     documents: &[DocumentFacts],
     layout: &ClusterLayout,
     clusters: &[(ExactSum, u64)],
+    detail: &Detail<'_>,
 ) -> DatasetStatistics {
     let per_document = document_sums(layout, clusters);
     let (nll, scored_tokens) = total(clusters);
@@ -83,12 +102,7 @@ pub fn statistics(
     let scored_documents = scored().count() as u64;
     let bytes = scored().map(|(facts, _)| facts.bytes).sum();
     let words = scored().map(|(facts, _)| facts.words).sum();
-    let mean_of_means = ratio(
-        scored()
-            .map(|(_, &(sum, scored))| sum.nats() / scored as f64)
-            .sum(),
-        scored_documents,
-    );
+    let text = |divisor| detail.text_measures.then(|| ratio(nll.nats(), divisor))?;
 
     let mut overflow = false;
     let mut exp = |mean: Option<f64>| {
@@ -97,9 +111,9 @@ pub fn statistics(
         value.is_finite().then_some(value)
     };
     let perplexity = exp(ratio(nll.nats(), scored_tokens));
-    let word_perplexity = exp(ratio(nll.nats(), words));
-    let byte_perplexity = exp(ratio(nll.nats(), bytes));
-    let macro_perplexity = exp(mean_of_means);
+    let word_perplexity = exp(text(words));
+    let byte_perplexity = exp(text(bytes));
+    let macro_perplexity = exp(mean_of_means(&per_document));
 
     let error = ClusteredError::of(clusters);
     DatasetStatistics {
@@ -113,72 +127,28 @@ pub fn statistics(
         perplexity,
         word_perplexity,
         byte_perplexity,
-        bits_per_byte: ratio(nll.nats(), bytes).map(|nats| nats / LN_2),
+        bits_per_byte: text(bytes).map(|nats| nats / LN_2),
         macro_perplexity,
         standard_error: error.standard_error,
         confidence_95: error.confidence_95(),
         overflow,
         clusters: error.clusters,
         warnings: error.warning(layout).into_iter().collect(),
+        groups: detail.groups.map_or_else(Vec::new, |(names, groups)| {
+            group_statistics(names, groups, &per_document)
+        }),
     }
 }
 
-fn ratio(sum: f64, count: u64) -> Option<f64> {
+/// The mean over documents with scored tokens of their mean NLL.
+pub(crate) fn mean_of_means(documents: &[(ExactSum, u64)]) -> Option<f64> {
+    let scored = || documents.iter().filter(|&&(_, scored)| scored > 0);
+    let means = scored().map(|&(sum, scored)| sum.nats() / scored as f64);
+    ratio(means.sum(), scored().count() as u64)
+}
+
+pub(crate) fn ratio(sum: f64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
-}
-
-/// The cluster-robust standard error of a ratio of sums.
-struct ClusteredError {
-    clusters: u32,
-    standard_error: Option<f64>,
-}
-
-impl ClusteredError {
-    /// With sums S and counts N of G clusters and m = sum(S) / sum(N):
-    /// `sqrt(G / (G - 1) * sum((S - m N)^2)) / sum(N)`, the linearised (sandwich) estimator.
-    fn of(clusters: &[(ExactSum, u64)]) -> Self {
-        let (nll, scored) = total(clusters);
-        let touched = || clusters.iter().filter(|&&(_, scored)| scored > 0);
-        let count = u32::try_from(touched().count()).unwrap_or(u32::MAX);
-        let standard_error = (count >= FEWEST_CLUSTERS).then(|| {
-            let mean = nll.nats() / scored as f64;
-            let squares: f64 = touched()
-                .map(|&(sum, n)| (sum.nats() - mean * n as f64).powi(2))
-                .sum();
-            let g = f64::from(count);
-            (g / (g - 1.0) * squares).sqrt() / scored as f64
-        });
-        Self {
-            clusters: count,
-            standard_error,
-        }
-    }
-
-    fn confidence_95(&self) -> Option<f64> {
-        let student = StudentsT::new(0.0, 1.0, f64::from(self.clusters) - 1.0).ok()?;
-        Some(student.inverse_cdf(0.975) * self.standard_error?)
-    }
-
-    fn warning(&self, layout: &ClusterLayout) -> Option<String> {
-        let what = match layout {
-            ClusterLayout::Documents { .. } => "documents",
-            ClusterLayout::Spans { .. } => "spans of the one document",
-        };
-        let clusters = self.clusters;
-        if clusters < FEWEST_CLUSTERS {
-            Some(format!(
-                "no standard error: only {clusters} {what} have scored tokens, fewer than \
-                 {FEWEST_CLUSTERS}"
-            ))
-        } else if clusters < FEW_CLUSTERS {
-            Some(format!(
-                "the standard error rests on only {clusters} {what} with scored tokens, fewer \
-                 than {FEW_CLUSTERS}, and may be too small"
-            ))
-        } else {
-            None
-        }
-    }
 }
 
 #[cfg(test)]
@@ -212,7 +182,7 @@ mod tests {
             .iter()
             .map(|d| (to_units(d.0).unwrap().into(), d.1))
             .collect();
-        statistics(&facts, &layout, &sums)
+        statistics(&facts, &layout, &sums, &Detail::default())
     }
 
     fn assert_close(actual: Option<f64>, expected: f64) {
@@ -264,24 +234,6 @@ mod tests {
         assert_eq!(s.warnings, [""; 0]);
     }
 
-    /// 0.975 quantiles of Student's t from 40 digits (mpmath).
-    #[test]
-    fn intervals_use_students_t() {
-        for (clusters, quantile) in [
-            (5, 2.776_445_105_197_794_4),
-            (20, 2.093_024_054_408_309_7),
-            (50, 2.009_575_237_129_239_7),
-            (10_000, 1.960_201_263_621_357_7),
-        ] {
-            let error = ClusteredError {
-                clusters,
-                standard_error: Some(1.0),
-            };
-            let actual = error.confidence_95().unwrap();
-            assert!((actual - quantile).abs() < 1e-9, "{clusters}: {actual}");
-        }
-    }
-
     #[test]
     fn few_clusters_have_no_error() {
         let s = of(&DOCUMENTS[..5]);
@@ -307,7 +259,7 @@ mod tests {
             bytes,
             words,
         });
-        let s = statistics(&facts, &layout, &sums);
+        let s = statistics(&facts, &layout, &sums, &Detail::default());
         assert_eq!((s.clusters, s.unscored_documents, s.words), (50, 1, 80));
         assert_close(s.perplexity, 1.75_f64.exp());
         assert_close(s.macro_perplexity, 1.75_f64.exp());
@@ -322,6 +274,75 @@ mod tests {
         assert_eq!((s.word_perplexity, s.overflow), (None, true));
         assert_close(s.byte_perplexity, 0.7_f64.exp());
         assert_eq!(s.nll, ExactSum::from(14_000 << 32));
+    }
+
+    #[test]
+    fn without_text_measures_only_tokens_are_measured() {
+        let facts = [DocumentFacts {
+            tokens: 9,
+            bytes: 1,
+            words: 1,
+        }];
+        let layout = ClusterLayout::Documents { documents: 1 };
+        let sums = [(to_units(900.0).unwrap().into(), 9)];
+        let detail = Detail {
+            text_measures: false,
+            groups: None,
+        };
+        let s = statistics(&facts, &layout, &sums, &detail);
+        assert_close(s.perplexity, 100_f64.exp());
+        assert_eq!(
+            (s.word_perplexity, s.byte_perplexity, s.bits_per_byte),
+            (None, None, None)
+        );
+        // exp(900) per word would overflow; it is not asked for.
+        assert!(!s.overflow);
+        assert!(statistics(&facts, &layout, &sums, &Detail::default()).overflow);
+    }
+
+    #[test]
+    fn groups_stand_beside_the_whole() {
+        let layout = ClusterLayout::Documents { documents: 2 };
+        let facts = [DocumentFacts {
+            tokens: 4,
+            bytes: 9,
+            words: 2,
+        }; 2];
+        let sums = [1.0, 2.0].map(|nats| (to_units(nats).unwrap().into(), 4));
+        let names = ["b", "a"].map(str::to_owned);
+        let detail = Detail {
+            groups: Some((&names, &[0, 1])),
+            ..Detail::default()
+        };
+        let s = statistics(&facts, &layout, &sums, &detail);
+        let groups: Vec<_> = s.groups.iter().map(|g| (g.name.as_str(), g.nll)).collect();
+        assert_eq!(
+            groups,
+            [
+                ("a", ExactSum::from(2 << 32)),
+                ("b", ExactSum::from(1 << 32))
+            ]
+        );
+        let plain = statistics(&facts, &layout, &sums, &Detail::default());
+        assert_eq!(
+            DatasetStatistics {
+                groups: Vec::new(),
+                ..s
+            },
+            plain
+        );
+    }
+
+    /// Rows of version 0.1 have no groups.
+    #[test]
+    fn older_rows_are_read() {
+        let s = of(&DOCUMENTS);
+        let json = serde_json::to_value(&s).unwrap();
+        assert_eq!(json.get("groups"), None);
+        assert_eq!(
+            serde_json::from_value::<DatasetStatistics>(json).unwrap(),
+            s
+        );
     }
 
     #[test]

@@ -2,17 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One run of token ids of a document, scored together.
+/// One run of token ids of a stream, scored together.
 ///
-/// Token indices count from 0; index -1 is the prefix token. The input is the tokens
-/// `start..start + len`, and the model's output at input index `i` predicts token `i + 1`.
-/// The targets `from..to` count, with `start < from <= to <= start + len + 1`.
+/// Token indices count from 0; index -1 is the prefix token, or the BOS of a joined stream. The
+/// input is the tokens `start..start + len`, and the model's output at input index `i` predicts
+/// token `start + i + 1`. The targets `from..to` count, with
+/// `start < from <= to <= start + len + 1`; if only some tokens may count, those of them.
 ///
 /// Serialises as the array `[document, start, len, from, to]`, since a plan holds many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Fields", into = "Fields")]
 pub struct Window {
-    /// Index of the document in its dataset.
+    /// Index of the document in its dataset; 0 for the one stream of a joined convention.
     pub document: u32,
     /// Index of the first input token, -1 for the prefix.
     pub start: i64,
@@ -45,74 +46,30 @@ impl From<Window> for Fields {
 }
 
 impl Window {
-    /// Number of counted targets.
+    /// Number of targets in the span, counted or not.
     pub fn scored(&self) -> u64 {
         self.to.saturating_sub(self.from)
     }
 
-    /// Whether every counted target is predicted by an input of the window, and all of it lies
-    /// inside a document of `tokens` tokens with a prefix in front.
-    pub(crate) fn fits(&self, tokens: u64) -> bool {
+    /// Whether every target of the span is predicted by an input of the window, and all of it lies
+    /// inside a stream of `tokens` tokens, with a prefix in front or not.
+    pub(crate) fn fits(&self, tokens: u64, prefix: bool) -> bool {
         // 128 bits: a window may come from a damaged plan, and must not overflow the check.
         let start = i128::from(self.start);
         let end = start + i128::from(self.len);
         let (from, to) = (i128::from(self.from), i128::from(self.to));
         let tokens = i128::from(tokens);
-        start >= -1 && end <= tokens && start < from && from <= to && to <= tokens.min(end + 1)
+        start >= -i128::from(prefix)
+            && end <= tokens
+            && start < from
+            && from <= to
+            && to <= tokens.min(end + 1)
     }
-}
-
-/// The windows of one document of `tokens` tokens under the convention `rolling`, in order.
-///
-/// These are the windows of lm-evaluation-harness's `get_rolling_token_windows` with a context of
-/// one token: the first window is the prefix and the first `window - 1` tokens, every later one
-/// holds the next `window` targets and one token of context, and the last, shorter span keeps
-/// `window` inputs where the document has them. Every token is a counted target exactly once.
-///
-/// A document without tokens has no windows, nor has a `window` of 0.
-pub fn rolling(document: u32, tokens: u64, window: u32) -> impl Iterator<Item = Window> {
-    let mut from = 0_u64;
-    std::iter::from_fn(move || {
-        if from >= tokens || window == 0 {
-            return None;
-        }
-        let to = from.saturating_add(u64::from(window)).min(tokens);
-        // The input ends before the last target; up to there, prefix included, lie `to` tokens.
-        let len = u32::try_from(to).unwrap_or(u32::MAX).min(window);
-        let start = to.cast_signed() - 1 - i64::from(len);
-        let next = Window {
-            document,
-            start,
-            len,
-            from,
-            to,
-        };
-        from = to;
-        Some(next)
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn windows(tokens: u64, window: u32) -> Vec<(i64, u32, u64, u64)> {
-        rolling(3, tokens, window)
-            .map(|w| (w.start, w.len, w.from, w.to))
-            .collect()
-    }
-
-    #[test]
-    fn cuts_by_hand() {
-        assert_eq!(windows(0, 4), []);
-        assert_eq!(windows(1, 4), [(-1, 1, 0, 1)]);
-        assert_eq!(windows(4, 4), [(-1, 4, 0, 4)]);
-        assert_eq!(windows(5, 4), [(-1, 4, 0, 4), (0, 4, 4, 5)]);
-        assert_eq!(windows(8, 4), [(-1, 4, 0, 4), (3, 4, 4, 8)]);
-        assert_eq!(windows(10, 4), [(-1, 4, 0, 4), (3, 4, 4, 8), (5, 4, 8, 10)]);
-        assert_eq!(windows(3, 1), [(-1, 1, 0, 1), (0, 1, 1, 2), (1, 1, 2, 3)]);
-        assert_eq!(windows(3, 0), []);
-    }
 
     #[test]
     fn travels_as_an_array() {
@@ -137,7 +94,7 @@ mod tests {
             from: 4,
             to: 8,
         };
-        assert!(good.fits(8));
+        assert!(good.fits(8, true));
         let bad = [
             Window { start: -2, ..good },
             Window { from: 3, ..good },
@@ -159,8 +116,15 @@ mod tests {
             },
         ];
         for window in bad {
-            assert!(!window.fits(8), "{window:?}");
+            assert!(!window.fits(8, true), "{window:?}");
         }
-        assert!(!good.fits(6));
+        assert!(!good.fits(6, true));
+        let first = Window {
+            start: -1,
+            from: 0,
+            to: 4,
+            ..good
+        };
+        assert!(first.fits(8, true) && !first.fits(8, false));
     }
 }

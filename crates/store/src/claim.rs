@@ -7,7 +7,7 @@ use assay_scoring::{ClusterLayout, MicroBatch};
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
-use crate::rows::{json, parse};
+use crate::rows::{index_of, json, parse};
 use crate::{PlanFacts, Store, StoreError};
 
 /// Who claims.
@@ -48,12 +48,24 @@ pub enum Work {
 pub struct PlanClaim {
     /// Path of the checkpoint below the model root.
     pub model: String,
-    /// The datasets, in the order of the request.
-    pub datasets: Vec<DatasetRef>,
-    /// The method.
-    pub method: Method,
+    /// Each dataset under each method, in the order of the rows.
+    pub rows: Vec<(DatasetRef, Method)>,
     /// The dtype.
     pub dtype: Dtype,
+    /// Whether the number of every counted token is kept.
+    pub token_output: bool,
+    /// Whether numbers of earlier jobs may be taken; [`Store::commit_plan`] decides.
+    pub reuse: bool,
+}
+
+#[derive(FromRow)]
+struct PlanRow {
+    fence: i64,
+    id: JobId,
+    model: String,
+    dtype: String,
+    token_output: bool,
+    reuse: bool,
 }
 
 /// A shard to run.
@@ -61,7 +73,7 @@ pub struct PlanClaim {
 pub struct ShardClaim {
     /// Index in the job.
     pub index: u32,
-    /// Index of the dataset in the job.
+    /// Index of the row in the job.
     pub dataset: u32,
     /// The windows, in the composition the plan fixed.
     pub micro_batches: Vec<MicroBatch>,
@@ -69,6 +81,8 @@ pub struct ShardClaim {
     pub spans_digest: String,
     /// Floating-point operations it is planned to cost.
     pub flops: f64,
+    /// Times that its micro-batches are halved, as an earlier attempt found necessary.
+    pub split_depth: u32,
 }
 
 /// What every shard of a job needs besides its windows.
@@ -76,17 +90,23 @@ pub struct ShardClaim {
 pub struct RunContext {
     /// The dtype.
     pub dtype: Dtype,
+    /// Whether the number of every counted token is kept.
+    pub token_output: bool,
     /// What the planner found and fixed.
     pub plan: PlanFacts,
-    /// The datasets, in the order of the request.
+    /// Each dataset under each method, in the order of the rows.
     pub datasets: Vec<RunDataset>,
 }
 
-/// A planned dataset.
+/// A planned row.
 #[derive(Debug)]
 pub struct RunDataset {
-    /// Where it is.
+    /// Where the dataset is.
     pub source: DatasetRef,
+    /// The method.
+    pub method: Method,
+    /// The token before each document, or before the joined text.
+    pub prefix: Option<u32>,
     /// Digest of its tokens as planned.
     pub tokens_digest: String,
     /// Where a token's NLL is added.
@@ -102,6 +122,16 @@ struct ShardRow {
     micro_batches: serde_json::Value,
     spans_digest: String,
     flops: f64,
+    split_depth: i32,
+}
+
+#[derive(FromRow)]
+struct RunRow {
+    source: serde_json::Value,
+    method: serde_json::Value,
+    prefix: Option<i64>,
+    tokens_digest: String,
+    clusters: serde_json::Value,
 }
 
 /// After an error another worker tries, where one is live: true if worker $1 has not failed what
@@ -150,7 +180,7 @@ impl Store {
         claimant: &Claimant<'_>,
         now: Option<DateTime<Utc>>,
     ) -> Result<Option<Claim>, StoreError> {
-        let row: Option<(i64, JobId, String, serde_json::Value, String)> = sqlx::query_as(concat!(
+        let row: Option<PlanRow> = sqlx::query_as(concat!(
             "with candidate as (
                  select id from jobs j
                  where j.state = 'queued' and ",
@@ -163,7 +193,7 @@ impl Store {
                  update jobs j
                  set state = 'planning', started_at = coalesce(j.started_at, $5, now())
                  from candidate c where j.id = c.id
-                 returning j.id, j.model, j.method, j.dtype
+                 returning j.id, j.model, j.dtype, j.token_output, j.reuse
              ), attempt as (
                  insert into attempts
                      (job_id, kind, worker_id, device, device_kind, started_at, lease_until)
@@ -172,8 +202,7 @@ impl Store {
                  from taken
                  returning fence
              )
-             select attempt.fence, taken.id, taken.model, taken.method, taken.dtype
-             from taken, attempt"
+             select attempt.fence, taken.* from taken, attempt"
         ))
         .bind(claimant.worker)
         .bind(claimant.device)
@@ -182,24 +211,25 @@ impl Store {
         .bind(now)
         .fetch_optional(&self.pool)
         .await?;
-        let Some((fence, job, model, method, dtype)) = row else {
-            return Ok(None);
-        };
-        let sources: Vec<serde_json::Value> =
-            sqlx::query_scalar("select source from datasets where job_id = $1 order by index")
-                .bind(job)
+        let Some(row) = row else { return Ok(None) };
+        let rows: Vec<(serde_json::Value, serde_json::Value)> =
+            sqlx::query_as("select source, method from datasets where job_id = $1 order by index")
+                .bind(row.id)
                 .fetch_all(&self.pool)
                 .await?;
-        let datasets = sources.into_iter().map(json).collect::<Result<_, _>>()?;
         let plan = PlanClaim {
-            model,
-            datasets,
-            method: json(method)?,
-            dtype: parse(dtype)?,
+            model: row.model,
+            rows: rows
+                .into_iter()
+                .map(|(source, method)| Ok((json(source)?, json(method)?)))
+                .collect::<Result<_, StoreError>>()?,
+            dtype: parse(row.dtype)?,
+            token_output: row.token_output,
+            reuse: row.reuse,
         };
         Ok(Some(Claim {
-            fence,
-            job,
+            fence: row.fence,
+            job: row.id,
             work: Work::Plan(plan),
         }))
     }
@@ -222,7 +252,8 @@ impl Store {
              ), taken as (
                  update shards s set state = 'running'
                  from candidate c where s.job_id = c.job_id and s.index = c.index
-                 returning s.job_id, s.index, s.dataset, s.micro_batches, s.spans_digest, s.flops
+                 returning s.job_id, s.index, s.dataset, s.micro_batches, s.spans_digest, s.flops,
+                           s.split_depth
              ), attempt as (
                  insert into attempts
                      (job_id, shard, kind, worker_id, device, device_kind, started_at, lease_until)
@@ -242,11 +273,12 @@ impl Store {
         .await?;
         let Some(row) = row else { return Ok(None) };
         let shard = ShardClaim {
-            index: index(row.index)?,
-            dataset: index(row.dataset)?,
+            index: index_of(row.index)?,
+            dataset: index_of(row.dataset)?,
             micro_batches: json(row.micro_batches)?,
             spans_digest: row.spans_digest,
             flops: row.flops,
+            split_depth: index_of(row.split_depth)?,
         };
         Ok(Some(Claim {
             fence: row.fence,
@@ -260,40 +292,43 @@ impl Store {
     /// # Errors
     /// The database does not answer.
     pub async fn run_context(&self, job: JobId) -> Result<Option<RunContext>, StoreError> {
-        let row: Option<(String, Option<serde_json::Value>)> =
-            sqlx::query_as("select dtype, plan from jobs where id = $1")
+        let row: Option<(String, bool, Option<serde_json::Value>)> =
+            sqlx::query_as("select dtype, token_output, plan from jobs where id = $1")
                 .bind(job)
                 .fetch_optional(&self.pool)
                 .await?;
-        let Some((dtype, Some(plan))) = row else {
+        let Some((dtype, token_output, Some(plan))) = row else {
             return Ok(None);
         };
-        let rows: Vec<(serde_json::Value, String, serde_json::Value)> = sqlx::query_as(
-            "select source, tokens_digest, clusters from datasets where job_id = $1 order by index",
+        let rows: Vec<RunRow> = sqlx::query_as(
+            "select source, method, prefix, tokens_digest, clusters from datasets
+             where job_id = $1 order by index",
         )
         .bind(job)
         .fetch_all(&self.pool)
         .await?;
         let datasets = rows
             .into_iter()
-            .map(|(source, tokens_digest, clusters)| {
+            .map(|row| {
                 Ok(RunDataset {
-                    source: json(source)?,
-                    tokens_digest,
-                    clusters: json(clusters)?,
+                    source: json(row.source)?,
+                    method: json(row.method)?,
+                    prefix: row.prefix.map(token).transpose()?,
+                    tokens_digest: row.tokens_digest,
+                    clusters: json(row.clusters)?,
                 })
             })
             .collect::<Result<_, StoreError>>()?;
         Ok(Some(RunContext {
             dtype: parse(dtype)?,
+            token_output,
             plan: json(plan)?,
             datasets,
         }))
     }
 }
 
-fn index(value: i32) -> Result<u32, StoreError> {
-    value
-        .try_into()
-        .map_err(|_| StoreError::Unexpected(format!("negative index {value}")))
+fn token(id: i64) -> Result<u32, StoreError> {
+    id.try_into()
+        .map_err(|_| StoreError::Unexpected(format!("token id {id}")))
 }

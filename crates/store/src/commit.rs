@@ -1,11 +1,11 @@
 //! The commit of a shard: one transaction that either counts everything or nothing.
 
 use assay_api::{ErrorCode, JobError, JobId, JobState, WorkerId};
-use assay_scoring::ClusterSum;
+use assay_scoring::{ClusterSum, MicroBatch};
 use sqlx::{FromRow, PgConnection};
 
-use crate::rows::{bigint, count, int};
-use crate::{Store, StoreError, end, finish};
+use crate::rows::{bigint, count, int, json};
+use crate::{Store, StoreError, TokenSpan, end, finish, tokens};
 
 /// What a worker computed for a shard.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct ShardOutcome {
     pub spans_digest: String,
     /// Exact sums by cluster.
     pub sums: Vec<ClusterSum>,
+    /// The tokens that each window predicts, if the job keeps them; else empty.
+    pub tokens: Vec<TokenSpan>,
     /// Device seconds.
     pub seconds: f64,
     /// Tokens scored, those thrown away included.
@@ -37,6 +39,7 @@ struct Committing {
     shard: i32,
     outcome: Option<String>,
     worker: String,
+    token_output: bool,
 }
 
 #[derive(FromRow)]
@@ -44,11 +47,14 @@ struct Planned {
     dataset: i32,
     scored_tokens: i64,
     spans_digest: String,
+    /// Only if the job keeps tokens.
+    micro_batches: Option<serde_json::Value>,
 }
 
 impl Store {
-    /// Counts a shard: if the attempt is live its sums are stored, the dataset's `shards_left` is
-    /// decremented, and whoever brings it to 0 finishes the dataset, and then the job.
+    /// Counts a shard: if the attempt is live its sums are stored, and its tokens if the job keeps
+    /// them; the row's `shards_left` is decremented, and whoever brings it to 0 finishes the row,
+    /// and then the job.
     ///
     /// A live attempt whose lease has just run out is still live until it is reaped: nobody else
     /// holds the shard, so counting it is right and saves the work.
@@ -70,8 +76,8 @@ impl Store {
             return Ok(CommitOutcome::Late);
         };
         let attempt: Option<Committing> = sqlx::query_as(
-            "select a.shard, a.outcome::text as outcome, w.name as worker
-             from attempts a join workers w on w.id = a.worker_id
+            "select a.shard, a.outcome::text as outcome, w.name as worker, j.token_output
+             from attempts a join workers w on w.id = a.worker_id join jobs j on j.id = a.job_id
              where a.fence = $1 and a.worker_id = $2 and a.shard is not null
              for no key update of a",
         )
@@ -91,11 +97,14 @@ impl Store {
             return Ok(CommitOutcome::Late);
         }
         let planned: Planned = sqlx::query_as(
-            "select dataset, scored_tokens, spans_digest from shards
+            "select dataset, scored_tokens, spans_digest,
+                    case when $3 then micro_batches end as micro_batches
+             from shards
              where job_id = $1 and index = $2 and state = 'running' for no key update",
         )
         .bind(job)
         .bind(attempt.shard)
+        .bind(attempt.token_output)
         .fetch_one(&mut *tx)
         .await?;
         if let Some(detail) = disagreement(attempt.shard, &planned, outcome)? {
@@ -110,6 +119,10 @@ impl Store {
             return Ok(CommitOutcome::Disagrees);
         }
         count_shard(&mut tx, job, attempt.shard, fence, outcome).await?;
+        if attempt.token_output {
+            let counted = (planned.dataset, attempt.shard, fence);
+            tokens::write(&mut tx, job, counted, &outcome.tokens).await?;
+        }
         let left: i32 = sqlx::query_scalar(
             "update datasets
              set shards_left = shards_left - 1, scored_tokens = scored_tokens + $3,
@@ -145,9 +158,18 @@ fn disagreement(
     }
     let scored: u64 = outcome.sums.iter().map(|sum| sum.scored).sum();
     let wanted = count(planned.scored_tokens)?;
-    Ok((scored != wanted).then(|| {
-        format!("shard {shard} was planned with {wanted} counted tokens and computed with {scored}")
-    }))
+    if scored != wanted {
+        return Ok(Some(format!(
+            "shard {shard} was planned with {wanted} counted tokens and computed with {scored}"
+        )));
+    }
+    let Some(micro_batches) = &planned.micro_batches else {
+        return Ok(None);
+    };
+    let micro_batches: Vec<MicroBatch> = json(micro_batches.clone())?;
+    let disagreement = tokens::disagreement(&micro_batches, &outcome.sums, &outcome.tokens);
+    Ok(disagreement
+        .map(|detail| format!("shard {shard} was computed otherwise than planned: {detail}")))
 }
 
 async fn count_shard(

@@ -1,11 +1,11 @@
-//! The end of a dataset: its shards' sums are added, document by document, and its statistics
-//! taken; and the end of the job with its last dataset.
+//! The end of a row: its shards' sums are added, document by document, and its statistics taken;
+//! and the end of the job with its last row.
 
 use assay_api::JobId;
-use assay_scoring::{ClusterLayout, DocumentFacts, ExactSum, document_sums, statistics};
+use assay_scoring::{ClusterLayout, Detail, DocumentFacts, ExactSum, document_sums, statistics};
 use sqlx::{FromRow, PgConnection};
 
-use crate::rows::{bigint, count, int, json, to_json};
+use crate::rows::{bigint, count, index_of, int, json, to_json};
 use crate::{CHUNK, StoreError};
 
 #[derive(FromRow)]
@@ -13,61 +13,100 @@ struct ChunkRow {
     tokens: Vec<i64>,
     bytes: Vec<i64>,
     words: Vec<i64>,
+    groups: Option<Vec<i32>>,
 }
 
-/// Finishes a dataset of which the caller has just counted the last shard, under the job's lock.
+/// What the plan fixed about the statistics.
+#[derive(FromRow)]
+struct Planned {
+    clusters: serde_json::Value,
+    text_measures: bool,
+    group_names: Option<serde_json::Value>,
+}
+
+/// Finishes a row of which the caller has just counted the last shard, under the job's lock.
 pub(crate) async fn finish_dataset(
     tx: &mut PgConnection,
     job: JobId,
     dataset: i32,
 ) -> Result<(), StoreError> {
-    let layout: serde_json::Value =
-        sqlx::query_scalar("select clusters from datasets where job_id = $1 and index = $2")
-            .bind(job)
-            .bind(dataset)
-            .fetch_one(&mut *tx)
-            .await?;
-    let layout: ClusterLayout = json(layout)?;
-    let documents = documents(tx, job, dataset).await?;
-    let clusters = clusters(tx, job, dataset, layout.len() as usize).await?;
-    write_sums(tx, job, dataset, &document_sums(&layout, &clusters)).await?;
-
-    // The table's constraints refuse this unless the counted tokens are the planned ones.
-    sqlx::query(
-        "update datasets set statistics = $3, finished_at = now() where job_id = $1 and index = $2",
+    let planned: Planned = sqlx::query_as(
+        "select clusters, text_measures, group_names from datasets
+         where job_id = $1 and index = $2",
     )
     .bind(job)
     .bind(dataset)
-    .bind(to_json(&statistics(&documents, &layout, &clusters))?)
+    .fetch_one(&mut *tx)
+    .await?;
+    let layout: ClusterLayout = json(planned.clusters)?;
+    let group_names: Option<Vec<String>> = planned.group_names.map(json).transpose()?;
+    let (documents, groups) = documents(tx, job, dataset).await?;
+    let clusters = clusters(tx, job, dataset, layout.len() as usize).await?;
+    write_sums(tx, job, dataset, &document_sums(&layout, &clusters)).await?;
+
+    let detail = Detail {
+        text_measures: planned.text_measures,
+        groups: group_names.as_deref().map(|names| (names, &*groups)),
+    };
+    // The table's constraints refuse this unless the counted tokens are the planned ones. Numbers
+    // of several device kinds, or of a shard that was split, may have other bits elsewhere: they
+    // keep no device kind, so that no other job takes them.
+    sqlx::query(
+        "update datasets
+         set statistics = $3, finished_at = now(), device_kind = (
+                 select min(a.device_kind)
+                 from shards s join attempts a on a.fence = s.fence
+                 where s.job_id = $1 and s.dataset = $2
+                 having count(distinct a.device_kind) = 1 and max(s.split_depth) = 0
+             )
+         where job_id = $1 and index = $2",
+    )
+    .bind(job)
+    .bind(dataset)
+    .bind(to_json(&statistics(
+        &documents, &layout, &clusters, &detail,
+    ))?)
     .execute(&mut *tx)
     .await?;
+    count_rows(tx, job, 1).await
+}
+
+/// Counts rows that have ended; with the last of them the job has succeeded. The caller holds the
+/// job's lock.
+pub(crate) async fn count_rows(
+    tx: &mut PgConnection,
+    job: JobId,
+    rows: i32,
+) -> Result<(), StoreError> {
     sqlx::query(
         "update jobs
-         set datasets_left = datasets_left - 1,
-             state = case when datasets_left = 1 then 'succeeded' else state end,
-             finished_at = case when datasets_left = 1 then now() end
+         set datasets_left = datasets_left - $2,
+             state = case when datasets_left = $2 then 'succeeded' else state end,
+             finished_at = case when datasets_left = $2 then now() end
          where id = $1",
     )
     .bind(job)
-    .execute(&mut *tx)
+    .bind(rows)
+    .execute(tx)
     .await?;
     Ok(())
 }
 
+/// The facts of each document, and the group of each if there are groups.
 async fn documents(
     tx: &mut PgConnection,
     job: JobId,
     dataset: i32,
-) -> Result<Vec<DocumentFacts>, StoreError> {
+) -> Result<(Vec<DocumentFacts>, Vec<u32>), StoreError> {
     let chunks: Vec<ChunkRow> = sqlx::query_as(
-        "select tokens, bytes, words from document_chunks
+        "select tokens, bytes, words, groups from document_chunks
          where job_id = $1 and dataset = $2 order by chunk",
     )
     .bind(job)
     .bind(dataset)
     .fetch_all(tx)
     .await?;
-    let mut documents = Vec::new();
+    let (mut documents, mut groups) = (Vec::new(), Vec::new());
     for chunk in chunks {
         for ((tokens, bytes), words) in chunk.tokens.iter().zip(&chunk.bytes).zip(&chunk.words) {
             documents.push(DocumentFacts {
@@ -76,8 +115,11 @@ async fn documents(
                 words: count(*words)?,
             });
         }
+        for group in chunk.groups.into_iter().flatten() {
+            groups.push(index_of(group)?);
+        }
     }
-    Ok(documents)
+    Ok((documents, groups))
 }
 
 /// The exact sum and count of each cluster over all shards of the dataset.

@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
-use assay_api::{DatasetProgress, Dtype, Job, JobId, JobRequest, JobState, Method, Progress};
+use assay_api::{
+    DatasetProgress, DatasetRef, Dtype, Job, JobId, JobRequest, JobState, Method, OneOrMany,
+    Progress,
+};
 use chrono::{DateTime, Utc};
-use sqlx::FromRow;
+use sqlx::{FromRow, PgConnection};
 
-use crate::rows::{bigint, count, int, json, parse, to_json};
-use crate::{Store, StoreError};
+use crate::rows::{bigint, count, index_of, int, json, parse, to_json};
+use crate::{Store, StoreError, uploads};
 
 /// A validated request to store.
 pub struct NewJob<'a> {
@@ -19,8 +22,10 @@ pub struct NewJob<'a> {
     pub body: &'a serde_json::Value,
     /// The caller's `Idempotency-Key`.
     pub idempotency_key: Option<&'a str>,
-    /// The method, defaults filled in.
-    pub method: &'a Method,
+    /// The method or methods, defaults filled in; no two alike.
+    pub methods: &'a OneOrMany<Method>,
+    /// The datasets of the request, with their names and the digests of uploads filled in.
+    pub datasets: &'a [DatasetRef],
     /// The dtype, `auto` resolved.
     pub dtype: Dtype,
 }
@@ -34,6 +39,8 @@ pub enum Creation {
     Existing(Job),
     /// The idempotency key came with another body before, for this job.
     Conflict(JobId),
+    /// The upload of this name was deleted, or stands for other bytes by now.
+    UploadChanged(String),
 }
 
 /// What became of a cancellation.
@@ -65,6 +72,7 @@ struct JobRow {
     method: serde_json::Value,
     dtype: String,
     tags: serde_json::Value,
+    token_output: bool,
     error: Option<serde_json::Value>,
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
@@ -77,7 +85,10 @@ struct JobRow {
 struct DatasetRow {
     job_id: JobId,
     name: String,
-    source: serde_json::Value,
+    method: serde_json::Value,
+    /// Of the first row of each dataset, without the documents.
+    source: Option<serde_json::Value>,
+    reused: bool,
     planned_tokens: Option<i64>,
     scored_tokens: i64,
     shards: i32,
@@ -87,8 +98,8 @@ struct DatasetRow {
 /// The columns of [`JobRow`]. A macro, because sqlx takes statements as literals only.
 macro_rules! select_job {
     () => {
-        "select j.id, j.name, j.state::text as state, j.model, j.method, j.dtype, j.tags, j.error,
-                j.created_at, j.started_at, j.finished_at,
+        "select j.id, j.name, j.state::text as state, j.model, j.method, j.dtype, j.tags,
+                j.token_output, j.error, j.created_at, j.started_at, j.finished_at,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
                     select min(a.started_at) from attempts a
                     where a.job_id = j.id and a.kind <> 'plan'
@@ -104,23 +115,27 @@ impl Store {
     /// The database does not answer.
     pub async fn create_job(&self, new: &NewJob<'_>) -> Result<Creation, StoreError> {
         let request = new.request;
+        let rows = new.datasets.len() * new.methods.as_slice().len();
         let mut tx = self.pool.begin().await?;
         // A concurrent insert of the same key makes this wait for its commit, then do nothing.
         let inserted = sqlx::query(
             "insert into jobs
-                 (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                 (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left,
+                  token_output, reuse)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
              on conflict on constraint jobs_idempotency_key_unique do nothing",
         )
         .bind(new.id)
         .bind(&request.name)
         .bind(&request.model)
-        .bind(to_json(new.method)?)
+        .bind(to_json(new.methods)?)
         .bind(new.dtype.as_str())
         .bind(to_json(&request.tags)?)
         .bind(new.body)
         .bind(new.idempotency_key)
-        .bind(int(request.datasets.len())?)
+        .bind(int(rows)?)
+        .bind(request.token_output)
+        .bind(request.reuse)
         .execute(&mut *tx)
         .await?
         .rows_affected();
@@ -132,17 +147,14 @@ impl Store {
             };
             return made.ok_or_else(|| StoreError::Unexpected("no job was inserted".to_owned()));
         }
-        for (index, dataset) in request.datasets.iter().enumerate() {
-            sqlx::query(
-                "insert into datasets (job_id, index, name, source) values ($1, $2, $3, $4)",
-            )
-            .bind(new.id)
-            .bind(int(index)?)
-            .bind(dataset.name())
-            .bind(to_json(dataset)?)
-            .execute(&mut *tx)
-            .await?;
+        for dataset in new.datasets {
+            if let (Some(name), Some(digest)) = (&dataset.upload, &dataset.upload_digest)
+                && !uploads::hold(&mut tx, name, digest).await?
+            {
+                return Ok(Creation::UploadChanged(name.clone()));
+            }
         }
+        insert_rows(&mut tx, new).await?;
         crate::listen::wake_workers(&mut tx).await?;
         tx.commit().await?;
         Ok(Creation::Created(self.existing_job(new.id).await?))
@@ -241,10 +253,35 @@ impl Store {
         Ok(Cancellation::Cancelled(self.existing_job(id).await?))
     }
 
+    /// The row of a dataset by its name, under the method of this index. None if the job has none.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn row(
+        &self,
+        job: JobId,
+        dataset: &str,
+        method: u32,
+    ) -> Result<Option<u32>, StoreError> {
+        let index: Option<i32> = sqlx::query_scalar(
+            "select index from datasets where job_id = $1 and name = $2 and method_index = $3",
+        )
+        .bind(job)
+        .bind(dataset)
+        // No job has as many methods as do not fit.
+        .bind(i32::try_from(method).unwrap_or(i32::MAX))
+        .fetch_optional(&self.pool)
+        .await?;
+        index.map(index_of).transpose()
+    }
+
     async fn with_datasets(&self, jobs: Vec<JobRow>) -> Result<Vec<Job>, StoreError> {
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
         let rows: Vec<DatasetRow> = sqlx::query_as(
-            "select job_id, name, source, planned_tokens, scored_tokens, shards, shards_left
+            "select job_id, name, method,
+                    case when method_index = 0 then source - 'documents' end as source,
+                    reused_from is not null as reused, planned_tokens, scored_tokens, shards,
+                    shards_left
              from datasets where job_id = any($1) order by job_id, index",
         )
         .bind(&ids)
@@ -263,29 +300,60 @@ impl Store {
     }
 }
 
+/// Inserts a row for each dataset under each method.
+async fn insert_rows(tx: &mut PgConnection, new: &NewJob<'_>) -> Result<(), StoreError> {
+    let names: Vec<&str> = new.datasets.iter().map(DatasetRef::name).collect();
+    let sources = new.datasets.iter().map(to_json);
+    let methods = new.methods.as_slice().iter().map(to_json);
+    sqlx::query(
+        "insert into datasets
+             (job_id, index, name, source, method, dataset_index, method_index)
+         select $1, (d.n - 1) * cardinality($4) + m.n - 1, d.name, d.source, m.method,
+                d.n - 1, m.n - 1
+         from unnest($2::text[], $3::jsonb[]) with ordinality as d(name, source, n)
+         cross join unnest($4::jsonb[]) with ordinality as m(method, n)",
+    )
+    .bind(new.id)
+    .bind(names)
+    .bind(sources.collect::<Result<Vec<_>, _>>()?)
+    .bind(methods.collect::<Result<Vec<_>, _>>()?)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
 fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
     let mut progress = Progress::default();
     let mut sources = Vec::with_capacity(datasets.len());
     let mut planned = Some(0);
+    let mut reused = 0;
     for dataset in datasets {
         let scored_tokens = count(dataset.scored_tokens)?;
         let planned_tokens = dataset.planned_tokens.map(count).transpose()?;
         progress.scored_tokens += scored_tokens;
         planned = planned.zip(planned_tokens).map(|(sum, n)| sum + n);
+        if dataset.reused {
+            reused += scored_tokens;
+        }
         progress.datasets.push(DatasetProgress {
             name: dataset.name,
+            method: json(dataset.method)?,
             scored_tokens,
             planned_tokens,
             shards_done: count(dataset.shards - dataset.shards_left)?,
             shards: count(dataset.shards)?,
         });
-        sources.push(json(dataset.source)?);
+        if let Some(source) = dataset.source {
+            sources.push(json(source)?);
+        }
     }
     progress.planned_tokens = planned;
+    // What was taken from other jobs took no time.
+    let own_tokens = progress.scored_tokens - reused;
     let rate = row
         .running_seconds
-        .filter(|seconds| *seconds > 0.0 && progress.scored_tokens > 0)
-        .map(|seconds| progress.scored_tokens as f64 / seconds);
+        .filter(|seconds| *seconds > 0.0 && own_tokens > 0)
+        .map(|seconds| own_tokens as f64 / seconds);
     progress.tokens_per_second = rate;
     let state: JobState = parse(row.state)?;
     progress.eta_seconds = rate.zip(planned).and_then(|(rate, planned)| {
@@ -300,6 +368,7 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         method: json(row.method)?,
         dtype: parse(row.dtype)?,
         tags: json(row.tags)?,
+        token_output: row.token_output,
         created_at: row.created_at,
         started_at: row.started_at,
         finished_at: row.finished_at,

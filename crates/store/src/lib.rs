@@ -7,11 +7,16 @@
 //! * Every transaction that changes a job takes the locks in one order: the job's row, attempts,
 //!   shards, datasets. Claims and renewals wait for no lock at all.
 //!
+//! A *row* is one dataset under one method; the table `datasets` holds rows, numbered
+//! `dataset_index * methods + method_index`.
+//!
 //! Functions that depend on time take an optional `now`; without it the database's clock counts,
 //! never a worker's.
 
 mod claim;
+mod clock;
 mod commit;
+mod documents;
 mod end;
 mod error;
 mod finish;
@@ -21,7 +26,11 @@ mod listen;
 mod plan;
 mod read;
 mod result;
+mod reuse;
 mod rows;
+mod split;
+mod tokens;
+mod uploads;
 
 pub use claim::{Claim, Claimant, PlanClaim, RunContext, RunDataset, ShardClaim, Work};
 pub use commit::{CommitOutcome, ShardOutcome};
@@ -31,6 +40,8 @@ pub use jobs::{Cancellation, Creation, JobFilter, NewJob};
 pub use lease::{NewWorker, Reaped};
 pub use listen::WorkListener;
 pub use plan::{NewDatasetPlan, NewPlan, PlanFacts};
+pub use tokens::{SpanToken, TokenSpan};
+pub use uploads::PutUpload;
 
 use std::time::Duration;
 

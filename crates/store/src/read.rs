@@ -1,32 +1,23 @@
-//! Lists: documents, shards, workers.
+//! Lists: shards, workers.
 
-use assay_api::{AttemptRow, DocumentRow, JobId, ShardRow, WorkerId, WorkerRow, WorkerState};
-use assay_scoring::ExactSum;
+use assay_api::{AttemptRow, JobId, ShardRow, WorkerId, WorkerRow, WorkerState};
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
-use crate::rows::{bigint, count, int, json, parse};
-use crate::{CHUNK, Store, StoreError};
-
-#[derive(FromRow)]
-struct ChunkRow {
-    chunk: i32,
-    tokens: Vec<i64>,
-    bytes: Vec<i64>,
-    words: Vec<i64>,
-    scored: Vec<i64>,
-    nll: Vec<String>,
-}
+use crate::rows::{bigint, count, index_of, int, json, parse};
+use crate::{Store, StoreError};
 
 #[derive(FromRow)]
 struct ShardColumns {
     index: i32,
     dataset: String,
+    method: serde_json::Value,
     state: String,
     windows: i64,
     scored_tokens: i64,
     flops: f64,
     spans_digest: String,
+    split_depth: i32,
     seconds: Option<f64>,
 }
 
@@ -58,55 +49,6 @@ struct WorkerColumns {
 }
 
 impl Store {
-    /// The documents `from ..` of a dataset that has ended, `limit` at most. Empty before.
-    ///
-    /// # Errors
-    /// The database does not answer.
-    pub async fn documents(
-        &self,
-        job: JobId,
-        dataset: u32,
-        from: u64,
-        limit: u32,
-    ) -> Result<Vec<DocumentRow>, StoreError> {
-        let size = CHUNK as u64;
-        let end = from.saturating_add(limit.into());
-        let chunks: Vec<ChunkRow> = sqlx::query_as(
-            "select chunk, tokens, bytes, words, scored, nll::text[] as nll from document_chunks
-             where job_id = $1 and dataset = $2 and chunk between $3 and $4 and scored is not null
-             order by chunk",
-        )
-        .bind(job)
-        .bind(int(dataset)?)
-        .bind(i32::try_from(from / size).unwrap_or(i32::MAX))
-        .bind(i32::try_from(end / size).unwrap_or(i32::MAX))
-        .fetch_all(&self.pool)
-        .await?;
-        let mut rows = Vec::new();
-        for chunk in chunks {
-            let first = count(chunk.chunk)? * size;
-            for (offset, nll) in chunk.nll.iter().enumerate() {
-                let index = first + offset as u64;
-                if index < from || index >= end {
-                    continue;
-                }
-                let sum: ExactSum = nll
-                    .parse()
-                    .map_err(|_| StoreError::Unexpected(format!("sum {nll:?}")))?;
-                rows.push(DocumentRow {
-                    index,
-                    tokens: count(chunk.tokens[offset])?,
-                    scored_tokens: count(chunk.scored[offset])?,
-                    bytes: count(chunk.bytes[offset])?,
-                    words: count(chunk.words[offset])?,
-                    nll: sum.nats(),
-                    nll_exact: sum.to_string(),
-                });
-            }
-        }
-        Ok(rows)
-    }
-
     /// The shards `from ..` of a job with their attempts, `limit` at most.
     ///
     /// # Errors
@@ -118,8 +60,8 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<ShardRow>, StoreError> {
         let shards: Vec<ShardColumns> = sqlx::query_as(
-            "select s.index, d.name as dataset, s.state::text as state, s.windows,
-                    s.scored_tokens, s.flops, s.spans_digest, s.seconds
+            "select s.index, d.name as dataset, d.method, s.state::text as state, s.windows,
+                    s.scored_tokens, s.flops, s.spans_digest, s.split_depth, s.seconds
              from shards s join datasets d on d.job_id = s.job_id and d.index = s.dataset
              where s.job_id = $1 and s.index >= $2
              order by s.index limit $3",
@@ -150,13 +92,15 @@ impl Store {
                 own.push(to_attempt(attempt)?);
             }
             rows.push(ShardRow {
-                index: shard.index.try_into().unwrap_or(0),
+                index: index_of(shard.index)?,
                 dataset: shard.dataset,
+                method: json(shard.method)?,
                 state: parse(shard.state)?,
                 windows: count(shard.windows)?,
                 scored_tokens: count(shard.scored_tokens)?,
                 flops: shard.flops,
                 spans_digest: shard.spans_digest,
+                split_depth: index_of(shard.split_depth)?,
                 seconds: shard.seconds,
                 attempts: own,
             });

@@ -1,7 +1,9 @@
 //! Results, assembled from the plan and the finished datasets.
 
-use assay_api::{DatasetResult, JobId, JobResult, JobState, Performance};
-use assay_scoring::DatasetStatistics;
+use assay_api::{
+    DatasetResult, GroupResult, JobId, JobResult, JobState, Method, OneOrMany, Performance,
+};
+use assay_scoring::{DatasetStatistics, GroupStatistics};
 use sqlx::FromRow;
 
 use crate::end::loss_warning;
@@ -17,12 +19,17 @@ struct JobRow {
     /// Seconds from the first claim of a shard to the last commit.
     seconds: Option<f64>,
     computed_tokens: Option<i64>,
-    device_kinds: Option<Vec<String>>,
+    device_kinds: Vec<String>,
+    split_shards: i64,
 }
 
 #[derive(FromRow)]
 struct DatasetRow {
     name: String,
+    method: serde_json::Value,
+    method_index: i32,
+    reused_from: Option<JobId>,
+    warnings: serde_json::Value,
     digest: Option<String>,
     scored_tokens: i64,
     seconds: f64,
@@ -42,9 +49,16 @@ impl Store {
                         - min(a.started_at) filter (where a.kind <> 'plan'))::double precision
                         as seconds,
                     sum(a.computed_tokens)::bigint as computed_tokens,
-                    array_agg(distinct a.device_kind)
-                        filter (where a.outcome = 'committed' and a.kind <> 'plan')
-                        as device_kinds
+                    array(
+                        select b.device_kind from attempts b
+                        where b.job_id = j.id and b.outcome = 'committed' and b.kind <> 'plan'
+                        union
+                        select d.device_kind from datasets d
+                        where d.job_id = j.id and d.reused_from is not null
+                        order by device_kind
+                    ) as device_kinds,
+                    (select count(*) from shards where job_id = j.id and split_depth > 0)
+                        as split_shards
              from jobs j left join attempts a on a.job_id = j.id
              where j.id = $1
              group by j.id",
@@ -54,8 +68,9 @@ impl Store {
         .await?;
         let Some(job) = job else { return Ok(None) };
         let rows: Vec<DatasetRow> = sqlx::query_as(
-            "select name, digest, scored_tokens, seconds, statistics from datasets
-             where job_id = $1 order by index",
+            "select name, method, method_index, reused_from, warnings, digest, scored_tokens, seconds,
+                    statistics
+             from datasets where job_id = $1 order by index",
         )
         .bind(id)
         .fetch_all(&self.pool)
@@ -77,17 +92,25 @@ impl Store {
                 .into_iter()
                 .filter_map(|(shard, n)| loss_warning(shard, n)),
         );
+        let method: OneOrMany<Method> = json(job.method)?;
+        let several = method.as_slice().len() > 1;
         let mut datasets = Vec::with_capacity(rows.len());
         for row in rows {
-            let (dataset, of_dataset) = to_dataset(row)?;
-            warnings.extend(
-                of_dataset
-                    .into_iter()
-                    .map(|w| format!("{}: {w}", dataset.name)),
-            );
+            let method = several.then_some(row.method_index);
+            let (dataset, of_row) = to_dataset(row)?;
+            let name = match method {
+                None => dataset.name.clone(),
+                Some(index) => {
+                    let convention = dataset.method.convention.as_str();
+                    format!("{}, method {index} ({convention})", dataset.name)
+                }
+            };
+            warnings.extend(of_row.into_iter().map(|w| format!("{name}: {w}")));
             datasets.push(dataset);
         }
-        let counted_tokens: u64 = datasets.iter().map(|d| d.scored_tokens).sum();
+        // What was taken from other jobs took no time, and no attempt computed it.
+        let own = datasets.iter().filter(|d| d.reused_from.is_none());
+        let counted_tokens: u64 = own.map(|d| d.scored_tokens).sum();
         let seconds = job.seconds.unwrap_or(0.0);
         let state: JobState = parse(job.state)?;
         Ok(Some(JobResult {
@@ -95,9 +118,9 @@ impl Store {
             complete: state == JobState::Succeeded,
             model: plan.as_ref().map(|p| p.model.clone()),
             tokenizer: plan.as_ref().map(|p| p.tokenizer.clone()),
-            method: json(job.method)?,
+            method,
             dtype: parse(job.dtype)?,
-            device_kinds: job.device_kinds.unwrap_or_default(),
+            device_kinds: job.device_kinds,
             version: plan.as_ref().map_or_else(
                 || env!("CARGO_PKG_VERSION").to_owned(),
                 |p| p.version.clone(),
@@ -106,6 +129,7 @@ impl Store {
                 .as_ref()
                 .map_or(assay_scoring::NUMERICS_VERSION, |p| p.numerics_version),
             datasets,
+            split_shards: count(job.split_shards)?,
             performance: Performance {
                 tokens_per_second: rate(counted_tokens, seconds),
                 seconds,
@@ -117,13 +141,16 @@ impl Store {
     }
 }
 
-/// The numbers of a dataset, and the warnings about them.
+/// The numbers of a row, and the warnings about them.
 fn to_dataset(row: DatasetRow) -> Result<(DatasetResult, Vec<String>), StoreError> {
     let statistics: Option<DatasetStatistics> = row.statistics.map(json).transpose()?;
+    let mut warnings: Vec<String> = json(row.warnings)?;
     let s = statistics.as_ref();
     let scored_tokens = count(row.scored_tokens)?;
     let result = DatasetResult {
         name: row.name,
+        method: json(row.method)?,
+        reused_from: row.reused_from,
         digest: row.digest,
         documents: s.map(|s| s.documents),
         unscored_documents: s.map(|s| s.unscored_documents),
@@ -143,8 +170,24 @@ fn to_dataset(row: DatasetRow) -> Result<(DatasetResult, Vec<String>), StoreErro
         overflow: s.is_some_and(|s| s.overflow),
         seconds: row.seconds,
         tokens_per_second: rate(scored_tokens, row.seconds),
+        groups: s.map_or_else(Vec::new, |s| s.groups.iter().map(to_group).collect()),
     };
-    Ok((result, statistics.map(|s| s.warnings).unwrap_or_default()))
+    warnings.extend(statistics.into_iter().flat_map(|s| s.warnings));
+    Ok((result, warnings))
+}
+
+fn to_group(group: &GroupStatistics) -> GroupResult {
+    GroupResult {
+        name: group.name.clone(),
+        documents: group.documents,
+        scored_tokens: group.scored_tokens,
+        nll: group.nll.nats(),
+        nll_exact: group.nll.to_string(),
+        perplexity: group.perplexity,
+        macro_perplexity: group.macro_perplexity,
+        standard_error: group.standard_error,
+        confidence_95: group.confidence_95,
+    }
 }
 
 fn rate(tokens: u64, seconds: f64) -> Option<f64> {

@@ -23,16 +23,20 @@ pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<serde_json::Value, Stor
 /// Longest text about an error, in characters. It may quote what a file holds, however long.
 const MAX_DETAIL: usize = 2000;
 
-/// A text about an error as PostgreSQL takes it: with NUL, which it refuses, written `\0`, and cut
-/// short. An error that cannot be stored would end its worker instead of its job, and then the
-/// next worker.
+/// A text as PostgreSQL takes it: with NUL, which it refuses, written `\0`.
+pub(crate) fn storable(text: &str) -> String {
+    text.replace('\0', "\\0")
+}
+
+/// A text about an error as PostgreSQL takes it, cut short. An error that cannot be stored would
+/// end its worker instead of its job, and then the next worker.
 pub(crate) fn detail(text: &str) -> String {
     let mut characters = text.chars();
     let mut stored: String = characters.by_ref().take(MAX_DETAIL).collect();
     if characters.next().is_some() {
         stored.push_str(" [..]");
     }
-    stored.replace('\0', "\\0")
+    storable(&stored)
 }
 
 /// A count of the database, which has no unsigned integers.
@@ -45,6 +49,13 @@ pub(crate) fn count<N: TryInto<u64> + Copy + std::fmt::Display>(n: N) -> Result<
 pub(crate) fn int<N: TryInto<i32> + Copy + std::fmt::Display>(n: N) -> Result<i32, StoreError> {
     n.try_into()
         .map_err(|_| StoreError::Unexpected(format!("{n} does not fit an integer column")))
+}
+
+/// An index of the database, which has no unsigned integers.
+pub(crate) fn index_of(value: i32) -> Result<u32, StoreError> {
+    value
+        .try_into()
+        .map_err(|_| StoreError::Unexpected(format!("negative index {value}")))
 }
 
 /// A count for a column of type `bigint`.

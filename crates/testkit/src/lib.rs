@@ -13,6 +13,6 @@ mod roots;
 pub use assay_process::Signal;
 pub use database::{TestCluster, TestDatabase};
 pub use eventually::{LIMIT, eventually};
-pub use processes::{Process, children, is_running, signal};
+pub use processes::{Process, children, is_running, leave_memory, peak_memory, signal};
 pub use program::{Program, executable};
 pub use roots::{Roots, fixture};

@@ -3,7 +3,7 @@
 use std::fs;
 
 use assay_process::Signal;
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, kill_process, prlimit};
 
 /// A process, by what `/proc` tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +35,48 @@ pub fn is_running(pid: u32) -> bool {
 /// # Panics
 /// When there is no such process.
 pub fn signal(pid: u32, signal: Signal) {
-    let target = i32::try_from(pid)
+    kill_process(target(pid), signal)
+        .unwrap_or_else(|error| panic!("cannot signal process {pid}: {error}"));
+}
+
+/// Leaves a process this many bytes of address space beyond what it has (`RLIMIT_AS`), so that a
+/// larger allocation fails; `None` takes the limit away.
+///
+/// # Panics
+/// When there is no such process.
+pub fn leave_memory(pid: u32, bytes: Option<u64>) {
+    let limit = Rlimit {
+        current: bytes.map(|bytes| memory(pid, "VmSize") + bytes),
+        maximum: None,
+    };
+    prlimit(Some(target(pid)), Resource::As, limit)
+        .unwrap_or_else(|error| panic!("cannot limit process {pid}: {error}"));
+}
+
+/// The most bytes of memory that a process ever held.
+///
+/// # Panics
+/// When there is no such process.
+pub fn peak_memory(pid: u32) -> u64 {
+    memory(pid, "VmHWM")
+}
+
+/// A field of `/proc/{pid}/status` that is in kB, as bytes.
+fn memory(pid: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))
+        .unwrap_or_else(|error| panic!("cannot read the status of process {pid}: {error}"));
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    1024 * number.unwrap_or_else(|| panic!("process {pid} has no {field}"))
+}
+
+fn target(pid: u32) -> Pid {
+    i32::try_from(pid)
         .ok()
         .and_then(Pid::from_raw)
-        .expect("a pid is positive");
-    kill_process(target, signal)
-        .unwrap_or_else(|error| panic!("cannot signal process {pid}: {error}"));
+        .expect("a pid is positive")
 }
 
 /// Name, state and parent of a process.
@@ -70,5 +106,17 @@ mod tests {
         );
         assert!(is_running(pid));
         assert!(!is_running(u32::MAX));
+    }
+
+    #[test]
+    fn a_limit_of_memory_can_be_set_and_taken_away() {
+        let pid = std::process::id();
+        assert!(peak_memory(pid) > 1 << 16);
+        let limit = || rustix::process::getrlimit(Resource::As).current;
+        let before = limit();
+        leave_memory(pid, Some(1 << 40));
+        assert!(limit().unwrap() > 1 << 40);
+        leave_memory(pid, None);
+        assert_eq!(limit(), before);
     }
 }

@@ -1,12 +1,16 @@
 use super::*;
 use assay_api::{JobRequest, Problem};
 use axum::body::Body;
+use axum::extract::DefaultBodyLimit;
 
 fn json(body: impl Into<Body>) -> Request {
-    Request::post("/jobs")
+    let mut request = Request::post("/jobs")
         .header(CONTENT_TYPE, "application/json")
         .body(body.into())
-        .unwrap()
+        .unwrap();
+    // As the edge does.
+    DefaultBodyLimit::max(2 * BODY_LIMIT).apply(&mut request);
+    request
 }
 
 async fn refusal(request: Request) -> Problem {
@@ -112,8 +116,13 @@ async fn wrong_fields_are_named_by_path_with_what_is_allowed() {
             "`field`",
         ),
         (
-            r#"{"model": "m", "datasets": ["a", {"name": "b"}]}"#,
-            "datasets[1].path",
+            r#"{"model": "m", "datasets": ["a", {"documents": "b"}]}"#,
+            "datasets[1].documents",
+            "a sequence",
+        ),
+        (
+            r#"{"model": "m", "datasets": [{"path": "a", "sample": {"seed": 1}}]}"#,
+            "datasets[0].sample.documents",
             "missing",
         ),
         (
@@ -132,14 +141,24 @@ async fn wrong_fields_are_named_by_path_with_what_is_allowed() {
             "u64",
         ),
         (
-            r#"{"model": "m", "datasets": ["a"], "method": {"convention": "blocks"}}"#,
+            r#"{"model": "m", "datasets": ["a"], "method": {"convention": "block"}}"#,
             "method.convention",
             "`rolling`",
         ),
         (
-            r#"{"model": "m", "datasets": ["a"], "method": {"stride": 1}}"#,
-            "method.stride",
+            r#"{"model": "m", "datasets": ["a"], "method": {"widow": 1}}"#,
+            "method.widow",
             "`window`",
+        ),
+        (
+            r#"{"model": "m", "datasets": ["a"], "method": [{}, {"tail": "keep"}]}"#,
+            "method[1].tail",
+            "`drop`",
+        ),
+        (
+            r#"{"model": "m", "datasets": ["a"], "method": "rolling"}"#,
+            "method",
+            "an object or a list",
         ),
         (
             r#"{"model": "m", "datasets": ["a"], "tags": {"a": 1}}"#,

@@ -1,12 +1,12 @@
 //! The documents of a job's datasets.
 
-use assay_api::{DatasetRef, DocumentRow, ErrorCode, Job, Page};
+use assay_api::{DocumentRow, ErrorCode, Job, Page};
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
-use super::no_such_job;
+use super::{no_such_job, row_of};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::extract::JobPath;
@@ -19,6 +19,15 @@ use crate::query::{Cursor, Index, Limit, Query, present};
 pub(crate) struct DocumentsQuery {
     /// Name of the dataset, as the job has it.
     dataset: String,
+    /// Which of the job's methods, from 0.
+    #[serde(default, deserialize_with = "present")]
+    #[param(value_type = Option<u32>, default = 0)]
+    method: Option<Index>,
+    /// `index`, the default: in the order of the dataset. `worst`: the highest mean NLL first,
+    /// without documents that have no counted token, `limit` of them and no further page.
+    #[serde(default, deserialize_with = "present")]
+    #[param(inline)]
+    order: Option<Order>,
     /// `next` of the page before.
     #[serde(default, deserialize_with = "present")]
     #[param(value_type = Option<String>)]
@@ -29,10 +38,19 @@ pub(crate) struct DocumentsQuery {
     limit: Limit<10_000>,
 }
 
+/// The order of documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    #[default]
+    Index,
+    Worst,
+}
+
 /// List the documents of a dataset
 ///
-/// With their sums, in the order of the dataset. The list is empty until every document of the
-/// dataset is counted.
+/// With their sums, in the order of the dataset or the worst first. The list is empty until every
+/// document of the dataset is counted.
 #[utoipa::path(
     get,
     path = "/jobs/{id}/documents",
@@ -49,30 +67,24 @@ pub(crate) async fn list(
     JobPath(id): JobPath,
     Query(query): Query<DocumentsQuery>,
 ) -> Result<Json<Page<DocumentRow>>, ApiError> {
-    let job = state.store.job(id).await?.ok_or_else(|| no_such_job(id))?;
-    let dataset = index_of(&job, &query.dataset)?;
+    let job: Job = state.store.job(id).await?.ok_or_else(|| no_such_job(id))?;
+    let row = row_of(&job, &query.dataset, query.method.unwrap_or_default())?;
+    if query.order == Some(Order::Worst) {
+        if query.cursor.is_some() {
+            return Err(ApiError::of_field(
+                ErrorCode::InvalidRequest,
+                "cursor",
+                "does not go together with `order=worst`, which has one page; ask for more with \
+                 `limit`",
+            ));
+        }
+        let items = state.store.worst(id, row, query.limit.size()).await?;
+        return Ok(Json(Page { items, next: None }));
+    }
     let Index(from) = query.cursor.map_or_else(Index::default, |cursor| cursor.0);
     let rows = state
         .store
-        .documents(id, dataset, from.into(), query.limit.rows())
+        .documents(id, row, from.into(), query.limit.rows())
         .await?;
     Ok(Json(query.limit.page(rows, |last| last.index + 1)))
-}
-
-/// The index of the dataset of this name.
-fn index_of(job: &Job, name: &str) -> Result<u32, ApiError> {
-    let index = job
-        .datasets
-        .iter()
-        .position(|dataset| dataset.name() == name);
-    index
-        .and_then(|index| u32::try_from(index).ok())
-        .ok_or_else(|| {
-            let names: Vec<&str> = job.datasets.iter().map(DatasetRef::name).collect();
-            ApiError::of_field(
-                ErrorCode::NotFound,
-                "dataset",
-                format!("the job has no dataset {name:?}; it has {names:?}"),
-            )
-        })
 }

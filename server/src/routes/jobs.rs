@@ -37,23 +37,81 @@ use crate::validate::resolve;
     )),
     request_body(
         content = JobRequest,
-        description = "A model, datasets, a method. At most 1 MiB; unknown fields are refused.",
-        example = json!({
-            "name": "nightly",
-            "model": "SmolLM2-135M-Instruct.Q4_1.gguf",
-            "datasets": [
-                "moby-dick.txt",
-                {
-                    "name": "questions",
-                    "path": "questions.jsonl",
-                    "field": "prompt",
-                    "limit_documents": 1000
-                }
-            ],
-            "method": { "convention": "rolling", "window": 2048 },
-            "dtype": "auto",
-            "tags": { "team": "pretraining" }
-        }),
+        description = "A model, datasets, a method or several. At most 4 MiB, 1 MB of documents \
+            among them; unknown fields are refused.\n\n\
+            `method.convention` says how text becomes numbers. `rolling`: each document alone with \
+            one prefix token, every token scored once; the rolling log-likelihood of \
+            lm-evaluation-harness, and the only one for `chat` and `pairs` and with word and byte \
+            measures. `blocks`: all documents joined (`join`), disjoint blocks of `window` tokens, \
+            the first of each not scored; `tail` says what becomes of the shorter block at the \
+            end. `strided`: joined, windows every `stride` tokens, each token scored once, with \
+            the context that the first window with it has. `llamacpp`: joined, blocks of which \
+            the second half is scored, as `llama-perplexity` does. `bos` says whether a BOS stands \
+            in front of joined text. A job has at most 8 methods, 100 datasets and 400 rows, one \
+            for each dataset under each method.",
+        examples(
+            ("rolling" = (
+                summary = "Files below the data root, document by document",
+                value = json!({
+                    "name": "nightly",
+                    "model": "SmolLM2-135M-Instruct.Q4_1.gguf",
+                    "datasets": [
+                        "moby-dick.txt",
+                        {
+                            "name": "questions",
+                            "path": "questions.jsonl",
+                            "field": "prompt",
+                            "group_by": "subject",
+                            "sample": { "documents": 1000, "seed": 1 }
+                        },
+                        { "name": "web", "path": "web/**/*.jsonl.gz", "limit_tokens": 1_000_000 }
+                    ],
+                    "method": { "convention": "rolling", "window": 2048 },
+                    "dtype": "auto",
+                    "tags": { "team": "pretraining" }
+                }),
+            )),
+            ("methods" = (
+                summary = "One text under several methods",
+                value = json!({
+                    "model": "SmolLM2-135M-Instruct.Q4_1.gguf",
+                    "datasets": ["moby-dick.txt"],
+                    "method": [
+                        { "convention": "rolling" },
+                        { "convention": "blocks", "window": 2048, "tail": "score" },
+                        { "convention": "strided", "window": 2048, "stride": 512 },
+                        { "convention": "llamacpp", "window": 512, "bos": "auto" }
+                    ]
+                }),
+            )),
+            ("chat" = (
+                summary = "Chats and prompts: only the answers count",
+                value = json!({
+                    "model": "SmolLM2-135M-Instruct.Q4_1.gguf",
+                    "datasets": [
+                        { "name": "chats", "path": "chats.jsonl", "format": "chat" },
+                        {
+                            "name": "answers",
+                            "upload": "answers.parquet",
+                            "format": "pairs",
+                            "prompt_field": "question",
+                            "response_field": "answer"
+                        }
+                    ]
+                }),
+            )),
+            ("inline" = (
+                summary = "Documents in the request, with the NLL of each token",
+                value = json!({
+                    "model": "SmolLM2-135M-Instruct.Q4_1.gguf",
+                    "datasets": [{
+                        "name": "sentences",
+                        "documents": ["Call me Ishmael.", { "text": "It was a bright day." }]
+                    }],
+                    "token_output": true
+                }),
+            )),
+        ),
     ),
     responses(
         (status = 201, description = "A new job.", body = Job, headers(
@@ -79,9 +137,10 @@ pub(crate) async fn create(
     {
         return answer(made);
     }
-    let (models, data) = (state.models, state.data);
+    let uploaded = state.uploaded(&request.datasets).await?;
+    let grounds = state.grounds(uploaded);
     let (request, resolved) = tokio::task::spawn_blocking(move || {
-        resolve(&models, &data, &request).map(|resolved| (request, resolved))
+        resolve(&grounds, &request).map(|resolved| (request, resolved))
     })
     .await??;
     let creation = state
@@ -91,7 +150,8 @@ pub(crate) async fn create(
             request: &request,
             body: &value,
             idempotency_key: key.as_deref(),
-            method: &resolved.method,
+            methods: &resolved.methods,
+            datasets: &resolved.datasets,
             dtype: resolved.dtype,
         })
         .await?;
@@ -106,6 +166,13 @@ fn answer(creation: Creation) -> Result<Response, ApiError> {
             return Err(ApiError::new(
                 ErrorCode::IdempotencyConflict,
                 format!("this Idempotency-Key made job {id} from another body; use a new key"),
+            ));
+        }
+        Creation::UploadChanged(name) => {
+            return Err(ApiError::of_field(
+                ErrorCode::DatasetUnreadable,
+                "datasets",
+                format!("the upload {name:?} was deleted or replaced meanwhile; post it again"),
             ));
         }
     };

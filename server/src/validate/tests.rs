@@ -1,12 +1,11 @@
 use super::*;
-use assay_api::Problem;
+use assay_api::{Convention, Problem};
 use assay_testkit::Roots;
 use serde_json::{Value, json};
 
 struct Fixture {
     roots: Roots,
-    models: Root,
-    data: Root,
+    grounds: Grounds,
 }
 
 impl Fixture {
@@ -15,13 +14,29 @@ impl Fixture {
         roots.add_model("llama_gqa");
         roots.add_data("a.txt", "text");
         roots.add_data("b.jsonl", "{\"text\": \"text\"}\n");
-        let models = Root::open(&roots.models()).unwrap();
-        let data = Root::open(&roots.data()).unwrap();
-        Self {
-            roots,
-            models,
-            data,
-        }
+        roots.add_data("c.parquet", "not read here");
+        std::fs::create_dir(roots.data().join("many")).unwrap();
+        roots.add_data("many/a.jsonl", "{\"text\": \"a\"}\n");
+        roots.add_data("many/b.jsonl.gz", "not read here");
+        std::fs::create_dir(roots.data().join("mixed")).unwrap();
+        roots.add_data("mixed/a.txt", "a");
+        roots.add_data("mixed/b.jsonl", "{}");
+        std::fs::create_dir(roots.data().join("none")).unwrap();
+        let uploads = Uploads::open(&roots.state().join("uploads")).unwrap();
+        let stored = uploads.store(&b"{\"text\": \"up\"}\n"[..], 100).unwrap();
+        let upload = Upload {
+            name: "up.jsonl".to_owned(),
+            digest: stored.digest,
+            bytes: stored.bytes,
+            created_at: std::time::SystemTime::UNIX_EPOCH.into(),
+        };
+        let grounds = Grounds {
+            models: Root::open(&roots.models()).unwrap(),
+            data: Root::open(&roots.data()).unwrap(),
+            uploads,
+            uploaded: HashMap::from([(upload.name.clone(), upload)]),
+        };
+        Self { roots, grounds }
     }
 
     /// Resolves a good request with `change` merged over its top level.
@@ -31,11 +46,18 @@ impl Fixture {
             body[key] = value.clone();
         }
         let request: JobRequest = serde_json::from_value(body).unwrap();
-        match resolve(&self.models, &self.data, &request) {
+        match resolve(&self.grounds, &request) {
             Ok(resolved) => Ok(resolved),
             Err(ApiError::Problem(problem)) => Err(problem),
             Err(other) => panic!("{other}"),
         }
+    }
+
+    /// Gives the checkpoint a chat template.
+    fn add_chat_template(&self) {
+        let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+        let path = self.roots.models().join("llama_gqa/chat_template.jinja");
+        std::fs::write(path, template).unwrap();
     }
 
     /// Expects one fault of this code at this field.
@@ -57,13 +79,13 @@ fn defaults_come_from_the_checkpoint() {
     let resolved = fixture.resolve(&json!({})).unwrap();
     let open = Checkpoint::open(&fixture.roots.models().join("llama_gqa")).unwrap();
     let positions = u32::try_from(open.architecture().max_positions).unwrap();
-    assert_eq!(resolved.method.window, positions.min(2048));
+    assert_eq!(resolved.methods.as_slice()[0].window, positions.min(2048));
     assert_eq!(resolved.dtype, Dtype::Float32);
 
     let asked = json!({"method": {"window": positions}, "dtype": "bfloat16"});
     let resolved = fixture.resolve(&asked).unwrap();
     assert_eq!(
-        (resolved.method.window, resolved.dtype),
+        (resolved.methods.as_slice()[0].window, resolved.dtype),
         (positions, Dtype::Bfloat16)
     );
 }
@@ -87,12 +109,15 @@ fn paths_are_checked_below_their_roots() {
     let fixture = Fixture::new();
     let (outside, unreadable) = (ErrorCode::PathOutsideRoot, ErrorCode::DatasetUnreadable);
     for (path, code) in [
+        ("../*.txt", outside),
         ("../a.txt", outside),
         ("/etc/passwd", outside),
         ("a\0b", outside),
         ("", outside),
         ("none.txt", unreadable),
-        (".", unreadable),
+        ("none", unreadable),
+        ("a.txt/b", unreadable),
+        ("*.csv", unreadable),
     ] {
         fixture.refused(&json!({"datasets": [path]}), code, "datasets[0].path");
     }
@@ -144,22 +169,6 @@ fn fields_are_checked_one_by_one() {
             json!({"datasets": [{"path": "a.txt", "name": ""}]}),
             "datasets[0].name",
         ),
-        (
-            json!({"datasets": [{"path": "a.txt", "field": "x"}]}),
-            "datasets[0].field",
-        ),
-        (
-            json!({"datasets": [{"path": "b.jsonl", "field": "a\0b"}]}),
-            "datasets[0].field",
-        ),
-        (
-            json!({"datasets": [{"path": "a.txt", "limit_documents": 0}]}),
-            "datasets[0].limit_documents",
-        ),
-        (
-            json!({"datasets": [{"path": "a.txt", "limit_tokens": u64::MAX}]}),
-            "datasets[0].limit_tokens",
-        ),
     ] {
         fixture.refused(&change, ErrorCode::InvalidRequest, field);
     }
@@ -169,6 +178,229 @@ fn fields_are_checked_one_by_one() {
         "datasets": [{"path": "b.jsonl", "name": "x", "field": "x", "limit_tokens": 1}, "b.jsonl"],
     });
     fixture.resolve(&good).unwrap();
+}
+
+#[test]
+#[rustfmt::skip] // one case a line
+fn options_of_datasets_are_held_against_the_format() {
+    let fixture = Fixture::new();
+    let (invalid, unreadable) = (ErrorCode::InvalidRequest, ErrorCode::DatasetUnreadable);
+    let long = "x".repeat(257);
+    for (dataset, code, field, word) in [
+        (json!({"path": "a.txt", "field": "x"}), invalid, ".field", "`text`"),
+        (json!({"path": "b.jsonl", "field": "a\0b"}), invalid, ".field", "control"),
+        (json!({"path": "b.jsonl", "field": long}), invalid, ".field", "256"),
+        (json!({"path": "b.jsonl", "prompt_field": "x"}), invalid, ".prompt_field", "`pairs`"),
+        (json!({"path": "b.jsonl", "response_field": "x"}), invalid, ".response_field", "`pairs`"),
+        (json!({"path": "b.jsonl", "format": "pairs", "field": "x"}), invalid, ".field", "`pairs`"),
+        (json!({"path": "b.jsonl", "format": "pairs", "prompt_field": "response"}), invalid, ".response_field", "prompt"),
+        (json!({"path": "a.txt", "group_by": "x"}), invalid, ".group_by", "records"),
+        (json!({"path": "b.jsonl", "score": "response"}), invalid, ".score", "`jsonl`"),
+        (json!({"path": "b.jsonl", "score": "assistant"}), invalid, ".score", "`jsonl`"),
+        (json!({"path": "b.jsonl", "format": "pairs", "score": "assistant"}), invalid, ".score", "`pairs`"),
+        (json!({"path": "b.jsonl", "format": "parquet"}), invalid, ".format", ".parquet"),
+        (json!({"path": "mixed"}), invalid, ".format", "mixed/b.jsonl"),
+        (json!({"path": "a.txt", "limit_documents": 0}), invalid, ".limit_documents", "from 1"),
+        (json!({"path": "a.txt", "limit_tokens": u64::MAX}), invalid, ".limit_tokens", "from 1"),
+        (json!({"path": "b.jsonl", "sample": {"documents": 0}}), invalid, ".sample.documents", "from 1"),
+        (json!({"path": "b.jsonl", "sample": {"documents": 1}, "limit_documents": 1}), invalid, ".limit_documents", "`sample`"),
+        (json!({}), invalid, "", "`path`"),
+        (json!({"name": "x"}), invalid, "", "`upload`"),
+        (json!({"path": "a.txt", "documents": ["x"]}), invalid, ".documents", "`path`"),
+        (json!({"path": "a.txt", "upload": "up.jsonl"}), invalid, ".upload", "`path`"),
+        (json!({"upload": "up.jsonl", "upload_digest": "sha256:0"}), invalid, ".upload_digest", "leave it out"),
+        (json!({"upload": "none.jsonl"}), unreadable, ".upload", "PUT /datasets/none.jsonl"),
+        (json!({"upload": "../x"}), unreadable, ".upload", "not a name"),
+    ] {
+        let at = format!("datasets[0]{field}");
+        let detail = fixture.refused(&json!({"datasets": [dataset]}), code, &at);
+        assert!(detail.contains(word), "{word:?} is not in {detail}");
+    }
+    for dataset in [
+        json!({"path": "many", "field": "x", "group_by": "y"}),
+        json!({"path": "many/*.jsonl*", "sample": {"documents": 5, "seed": u64::MAX}}),
+        json!({"path": "mixed", "format": "text"}),
+        json!({"path": "c.parquet", "field": "x"}),
+        json!({"path": "c.parquet", "format": "jsonl"}),
+        json!({"path": "c.parquet", "format": "pairs", "prompt_field": "q", "score": "all"}),
+        json!({"path": "b.jsonl", "score": "all", "limit_tokens": 1}),
+    ] {
+        fixture.resolve(&json!({"datasets": [dataset]})).unwrap();
+    }
+}
+
+#[test]
+#[rustfmt::skip] // one case a line
+fn documents_of_the_request_are_what_the_format_asks_for() {
+    let fixture = Fixture::new();
+    fixture.add_chat_template();
+    for (dataset, at, word) in [
+        (json!({"documents": []}), "", "at least one"),
+        (json!({"documents": ["x", 7]}), "[1]", "a string"),
+        (json!({"documents": [{"txt": "x"}]}), "[0]", "`text`"),
+        (json!({"documents": [{"text": 7}]}), "[0]", "`text`"),
+        (json!({"documents": ["x"], "format": "text"}), "", "leave `format` out"),
+        (json!({"documents": ["x"], "format": "parquet"}), "", "leave `format` out"),
+        (json!({"documents": ["x"], "group_by": "g"}), "[0]", "`g`"),
+        (json!({"documents": ["x"], "format": "pairs"}), "[0]", "`pairs`"),
+        (json!({"documents": [{"prompt": "x"}], "format": "pairs"}), "[0]", "`response`"),
+        (json!({"documents": [{"messages": "x"}], "format": "chat"}), "[0]", "list of messages"),
+    ] {
+        let at = format!("datasets[0].documents{at}");
+        let detail = fixture.refused(&json!({"datasets": [dataset]}), ErrorCode::DatasetInvalid, &at);
+        assert!(detail.contains(word), "{word:?} is not in {detail}");
+    }
+    let large = json!({"datasets": [
+        {"name": "a", "documents": ["x".repeat(600_000)]},
+        {"name": "b", "documents": ["x".repeat(400_000)]},
+    ]});
+    let detail = fixture.refused(&large, ErrorCode::InvalidRequest, "datasets");
+    assert!(detail.contains("1000000") && detail.contains("PUT"), "{detail}");
+
+    let good = json!({"datasets": [
+        {"documents": ["x", {"text": "y"}]},
+        {"name": "p", "documents": [{"prompt": "x", "response": "y"}], "format": "pairs"},
+        {"name": "c", "documents": [{"messages": [{"role": "user", "content": "x"}]}], "format": "chat"},
+    ]});
+    let resolved = fixture.resolve(&good).unwrap();
+    assert_eq!(resolved.datasets[0].name.as_deref(), Some("documents"));
+}
+
+#[test]
+fn what_a_dataset_leaves_open_is_filled_in() {
+    let fixture = Fixture::new();
+    let datasets = json!({"datasets": ["many", {"upload": "up.jsonl"}, "a.txt"]});
+    let resolved = fixture.resolve(&datasets).unwrap().datasets;
+    let names: Vec<_> = resolved.iter().map(|d| d.name.as_deref()).collect();
+    assert_eq!(names, [Some("many"), Some("up.jsonl"), Some("a.txt")]);
+    let digest = &fixture.grounds.uploaded["up.jsonl"].digest;
+    assert_eq!(resolved[1].upload_digest.as_ref(), Some(digest));
+    // The name of a directory does not tell.
+    let formats: Vec<_> = resolved.iter().map(|d| d.format).collect();
+    assert_eq!(formats, [Some(DatasetFormat::Jsonl), None, None]);
+
+    // Named still, but its bytes are gone.
+    fixture.grounds.uploads.remove(digest).unwrap();
+    let gone = json!({"datasets": [{"upload": "up.jsonl"}]});
+    fixture.refused(&gone, ErrorCode::DatasetUnreadable, "datasets[0].upload");
+}
+
+#[test]
+fn chats_and_pairs_are_scored_one_by_one() {
+    let fixture = Fixture::new();
+    fixture.add_chat_template();
+    for format in ["chat", "pairs"] {
+        let datasets = json!(["a.txt", {"path": "b.jsonl", "format": format}]);
+        for (method, field) in [
+            (json!({"convention": "blocks"}), "method.convention"),
+            (
+                json!([{}, {"convention": "strided"}]),
+                "method[1].convention",
+            ),
+        ] {
+            let change = json!({"datasets": datasets, "method": method});
+            let detail = fixture.refused(&change, ErrorCode::MethodInvalid, field);
+            assert!(
+                detail.contains("datasets[1]") && detail.contains(format),
+                "{detail}"
+            );
+        }
+        fixture.resolve(&json!({"datasets": datasets})).unwrap();
+    }
+}
+
+#[test]
+fn a_chat_needs_a_template_of_the_checkpoint() {
+    let fixture = Fixture::new();
+    let chat = json!({"datasets": [{"path": "b.jsonl", "format": "chat"}]});
+    let unusable = ErrorCode::ChatTemplateUnusable;
+    let detail = fixture.refused(&chat, unusable, "model");
+    assert!(detail.contains("datasets[0]"), "{detail}");
+    let path = fixture.roots.models().join("llama_gqa/chat_template.jinja");
+    std::fs::write(path, "{% for m in messages %}").unwrap();
+    fixture.refused(&chat, unusable, "model");
+    fixture.add_chat_template();
+    fixture.resolve(&chat).unwrap();
+}
+
+#[test]
+fn a_prefix_is_asked_for_only_where_one_is_used() {
+    let fixture = Fixture::new();
+    fixture.add_chat_template();
+    let model = fixture.roots.models().join("llama_gqa");
+    for file in ["tokenizer_config.json", "special_tokens_map.json"] {
+        let Ok(text) = std::fs::read(model.join(file)) else {
+            continue;
+        };
+        let mut config: Value = serde_json::from_slice(&text).unwrap();
+        config["bos_token"] = Value::Null;
+        config["eos_token"] = Value::Null;
+        std::fs::write(model.join(file), config.to_string()).unwrap();
+    }
+    let tokenizer = model.join("tokenizer.json");
+    let text = std::fs::read(&tokenizer).unwrap();
+    let mut json: Value = serde_json::from_slice(&text).unwrap();
+    json["post_processor"] = Value::Null;
+    std::fs::write(tokenizer, json.to_string()).unwrap();
+
+    fixture.refused(&json!({}), ErrorCode::NoPrefixToken, "model");
+    let methods = json!({"method": [{"convention": "blocks"}, {"convention": "llamacpp"}]});
+    fixture.resolve(&methods).unwrap();
+    let chat = json!({"datasets": [{"path": "b.jsonl", "format": "chat"}]});
+    fixture.resolve(&chat).unwrap();
+    let always = json!({"method": {"convention": "blocks", "bos": "always"}});
+    fixture.refused(&always, ErrorCode::MethodInvalid, "method.bos");
+}
+
+#[test]
+fn methods_and_datasets_make_a_bounded_number_of_rows() {
+    let fixture = Fixture::new();
+    let datasets: Vec<Value> = (0..100)
+        .map(|i| json!({"path": "a.txt", "name": i.to_string()}))
+        .collect();
+    let methods = |count: u32| -> Vec<Value> {
+        (1..=count)
+            .map(|window| json!({"window": window}))
+            .collect()
+    };
+    let request = |count| json!({"datasets": datasets, "method": methods(count)});
+    let resolved = fixture.resolve(&request(4)).unwrap();
+    assert_eq!(resolved.methods.as_slice().len(), 4);
+    assert_eq!(
+        resolved.methods.as_slice()[0].convention,
+        Convention::Rolling
+    );
+    let detail = fixture.refused(&request(5), ErrorCode::InvalidRequest, "method");
+    assert!(detail.contains("500") && detail.contains("400"), "{detail}");
+}
+
+#[test]
+fn an_inspection_is_checked_like_a_job() {
+    let fixture = Fixture::new();
+    let inspect = |dataset: Value, model: Option<&str>| {
+        let request = DatasetInspectionRequest {
+            dataset: serde_json::from_value(dataset).unwrap(),
+            model: model.map(str::to_owned),
+        };
+        match resolve_inspection(&fixture.grounds, &request) {
+            Ok(inspected) => Ok((inspected.tokenizer.is_some(), inspected.chat.is_some())),
+            Err(ApiError::Problem(problem)) => Err(problem.errors[0].field.clone()),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let refused = |field: &str| Err(field.to_owned());
+    assert_eq!(inspect(json!("b.jsonl"), None), Ok((false, false)));
+    assert_eq!(
+        inspect(json!("b.jsonl"), Some("llama_gqa")),
+        Ok((true, false))
+    );
+    assert_eq!(inspect(json!("none.jsonl"), None), refused("dataset.path"));
+    assert_eq!(inspect(json!("b.jsonl"), Some("none")), refused("model"));
+    let chat = json!({"path": "b.jsonl", "format": "chat"});
+    assert_eq!(inspect(chat.clone(), None), refused("model"));
+    assert_eq!(inspect(chat.clone(), Some("llama_gqa")), refused("model"));
+    fixture.add_chat_template();
+    assert_eq!(inspect(chat, Some("llama_gqa")), Ok((true, true)));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use self::keys::Keys;
 use crate::checkpoint::{Checkpoint, Source};
 use crate::map::MappedFile;
 use crate::tensor::{Format, StoredTensor, Tensors, WeightFile};
-use crate::{Architecture, CheckpointError, LayerSlot, TextTokenizer};
+use crate::{Architecture, ChatTemplate, CheckpointError, LayerSlot, TextTokenizer};
 
 pub(crate) use self::blocks::dequantise;
 
@@ -33,12 +33,22 @@ pub(crate) struct Gguf {
 
 impl Gguf {
     pub(crate) fn tokenizer(&self, file: &WeightFile) -> Result<TextTokenizer, CheckpointError> {
-        let keys = Keys {
+        tokenizer::build(&self.keys(file))
+    }
+
+    pub(crate) fn chat_template(
+        &self,
+        file: &WeightFile,
+    ) -> Result<Option<ChatTemplate>, CheckpointError> {
+        tokenizer::chat_template(&self.keys(file))
+    }
+
+    fn keys<'a>(&'a self, file: &'a WeightFile) -> Keys<'a> {
+        Keys {
             file: &file.label,
             bytes: &file.map,
             metadata: &self.metadata,
-        };
-        tokenizer::build(&keys)
+        }
     }
 }
 

@@ -9,13 +9,13 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 
 use super::keys::Keys;
-use crate::CheckpointError;
+use crate::chat::Variables;
 use crate::digest::sha256;
-use crate::tokenizer::{SpecialTokens, TextTokenizer};
+use crate::tokenizer::{SpecialTokens, TextTokenizer, bos_and_eos};
+use crate::{ChatTemplate, CheckpointError};
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";
@@ -26,6 +26,16 @@ const BOS: &str = "tokenizer.ggml.bos_token_id";
 const EOS: &str = "tokenizer.ggml.eos_token_id";
 const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
 const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
+
+const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
+/// The special tokens that a chat template may write, and the keys of their ids.
+const VARIABLES: [(&str, &str); 5] = [
+    ("bos_token", BOS),
+    ("eos_token", EOS),
+    ("unk_token", "tokenizer.ggml.unknown_token_id"),
+    ("sep_token", "tokenizer.ggml.seperator_token_id"),
+    ("pad_token", "tokenizer.ggml.padding_token_id"),
+];
 
 /// `tokenizer.ggml.token_type`: found in texts as they stand, before anything is split.
 const UNKNOWN: i128 = 2;
@@ -126,7 +136,8 @@ pub(super) fn build(keys: &Keys) -> Result<TextTokenizer, CheckpointError> {
     tokenizer
         .add_tokens(added_tokens(&tokens, &types))
         .map_err(failed)?;
-    tokenizer.with_post_processor(template(&tokens, added).map_err(failed)?);
+    let [bos, eos] = added.map(|id| Some((tokens[id? as usize].to_owned(), id?)));
+    tokenizer.with_post_processor(bos_and_eos(bos, eos).map_err(failed)?);
 
     let digest = sha256(|hasher| {
         for text in [model, pre.names[0]].iter().chain(&tokens).chain(&merges) {
@@ -136,6 +147,21 @@ pub(super) fn build(keys: &Keys) -> Result<TextTokenizer, CheckpointError> {
         hasher.update(format!("{} {types:?} {special:?} {added:?}", tokens.len()));
     });
     TextTokenizer::new(keys.file, tokenizer, &digest, special)
+}
+
+/// The chat template in the metadata.
+pub(super) fn chat_template(keys: &Keys) -> Result<Option<ChatTemplate>, CheckpointError> {
+    let Some(source) = keys.text(CHAT_TEMPLATE)? else {
+        return Ok(None);
+    };
+    let tokens = keys.texts(TOKENS)?.ok_or_else(|| keys.missing(TOKENS))?;
+    let mut variables = Variables::new();
+    for (name, key) in VARIABLES {
+        if let Some(id) = token_id(keys, key, &tokens)? {
+            variables.insert(name.to_owned(), tokens[id as usize].into());
+        }
+    }
+    ChatTemplate::new(keys.file, source, &variables).map(Some)
 }
 
 fn refused(keys: &Keys, key: &str, value: &str, remedy: &str) -> CheckpointError {
@@ -250,31 +276,4 @@ fn added_tokens(tokens: &[&str], types: &[i128]) -> Vec<AddedToken> {
         })
         .map(|(token, kind)| AddedToken::from(*token, *kind != USER_DEFINED).normalized(false))
         .collect()
-}
-
-/// Puts the added BOS in front and the added EOS behind.
-fn template(
-    tokens: &[&str],
-    [bos, eos]: [Option<u32>; 2],
-) -> tokenizers::Result<Option<TemplateProcessing>> {
-    let named: Vec<(String, u32)> = [bos, eos]
-        .into_iter()
-        .flatten()
-        .map(|id| (tokens[id as usize].to_owned(), id))
-        .collect();
-    if named.is_empty() {
-        return Ok(None);
-    }
-    let text = |id: Option<u32>| id.map(|id| tokens[id as usize].to_owned());
-    let single: Vec<String> = text(bos)
-        .into_iter()
-        .chain(["$A".to_owned()])
-        .chain(text(eos))
-        .collect();
-    let template = TemplateProcessing::builder()
-        .try_single(single)
-        .map_err(tokenizers::Error::from)?
-        .special_tokens(named)
-        .build()?;
-    Ok(Some(template))
 }

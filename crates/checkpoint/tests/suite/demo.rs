@@ -24,4 +24,21 @@ fn the_demo_checkpoint_opens_and_cuts_digits_off() {
     // Every digit is a token, and the space before ½ is not joined to it.
     assert_eq!(tokenizer.encode("1851").unwrap().len(), 4);
     assert_eq!(tokenizer.encode("4 ½").unwrap(), [36, 216, 16_738]);
+    let messages = serde_json::json!([
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Where to?"},
+        {"role": "assistant", "content": "To the island."},
+    ]);
+    let template = checkpoint.chat_template().unwrap().unwrap();
+    let rendered = template.render(&messages, true).unwrap();
+    assert_eq!(
+        rendered.text,
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhere to?<|im_end|>\n\
+         <|im_start|>assistant\nTo the island.<|im_end|>\n"
+    );
+    let said = rendered
+        .assistant
+        .iter()
+        .map(|range| &rendered.text[range.clone()]);
+    assert_eq!(said.collect::<Vec<_>>(), ["To the island.<|im_end|>\n"]);
 }

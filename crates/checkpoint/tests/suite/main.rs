@@ -1,10 +1,14 @@
 //! Checkpoints through the public surface: what opens, what is refused and how.
 
+mod chat;
 mod demo;
 mod digests;
 mod gguf;
 mod gguf_file;
 mod hugging_face;
+mod inspection;
 mod mutations;
+mod offsets;
 mod refused;
 mod sandbox;
+mod sentencepiece;

@@ -1,6 +1,6 @@
 //! From files to documents and their token ids.
 
-use assay_data::DatasetSource;
+use assay_api::DatasetRef;
 use assay_scoring::DocumentFacts;
 use sha2::{Digest, Sha256};
 
@@ -86,8 +86,8 @@ fn another_field_is_another_dataset() {
         "both.jsonl",
         r#"{"text": "a question", "answer": "an answer"}"#,
     );
-    let answer = DatasetSource {
-        field: "answer".to_owned(),
+    let answer = DatasetRef {
+        field: Some("answer".to_owned()),
         ..text.clone()
     };
     assert_eq!(

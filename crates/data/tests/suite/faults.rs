@@ -1,22 +1,22 @@
 //! Datasets that are refused, and how they say so.
 
 use assay_api::ErrorCode;
-use assay_data::{DataError, DatasetSource, LineFault};
-use serde_json::Value;
+use assay_data::{DataError, Place, RecordFault};
+use serde_json::{Value, json};
 
-use crate::bench::{Bench, jsonl};
+use crate::bench::{Bench, dataset, jsonl};
 
 #[test]
 fn a_bad_line_is_named() {
     let bench = Bench::new();
     let fields = "`body`, `id`".to_owned();
     let text = || "text".to_owned();
-    let not_json = |column, detail: &str| LineFault::NotJson {
+    let not_json = |column, detail: &str| RecordFault::NotJson {
         column,
         detail: detail.to_owned(),
     };
-    let cases: Vec<(&[u8], LineFault)> = vec![
-        (b"{\"text\": \"\xff\"}", LineFault::NotUtf8 { offset: 10 }),
+    let cases: Vec<(&[u8], RecordFault)> = vec![
+        (b"{\"text\": \"\xff\"}", RecordFault::NotUtf8 { offset: 10 }),
         (b"plain text", not_json(1, "expected value")),
         (
             "\u{feff}{\"text\": \"a\"}".as_bytes(),
@@ -31,28 +31,35 @@ fn a_bad_line_is_named() {
             b"{\"text\": \"\\ud800\"}",
             not_json(17, "unexpected end of hex escape"),
         ),
-        (b"[\"text\"]", LineFault::NotAnObject { found: "an array" }),
-        (b"\"text\"", LineFault::NotAnObject { found: "a string" }),
-        (b"null", LineFault::NotAnObject { found: "null" }),
+        (
+            b"[\"text\"]",
+            RecordFault::NotAnObject { found: "an array" },
+        ),
+        (b"\"text\"", RecordFault::NotAnObject { found: "a string" }),
+        (b"null", RecordFault::NotAnObject { found: "null" }),
         (
             b"{\"body\": \"x\", \"id\": 1}",
-            LineFault::FieldMissing {
+            RecordFault::FieldMissing {
                 field: text(),
+                option: "field",
                 fields,
             },
         ),
         (
             b"{}",
-            LineFault::FieldMissing {
+            RecordFault::FieldMissing {
                 field: text(),
+                option: "field",
                 fields: "no fields".to_owned(),
             },
         ),
         (
             b"{\"text\": [\"a\"]}",
-            LineFault::FieldNotAString {
+            RecordFault::FieldOfWrongKind {
                 field: text(),
+                option: "field",
                 found: "an array",
+                expected: "a string",
                 fields: "`text`".to_owned(),
             },
         ),
@@ -68,10 +75,11 @@ fn a_bad_line_is_named() {
         let sentence = error.to_string();
         assert!(sentence.starts_with("bad.jsonl, line 3: "), "{sentence}");
         assert_eq!(error.code(), ErrorCode::DatasetInvalid);
-        let DataError::InvalidLine { line: 3, fault, .. } = error else {
+        let DataError::InvalidRecord { place, fault } = error else {
             panic!("{error:?}")
         };
-        assert_eq!(fault, expected);
+        assert_eq!(place, Place::Line("bad.jsonl".to_owned(), 3));
+        assert_eq!(*fault, expected);
     }
     assert!(bench.cached().is_empty(), "a failed build leaves a file");
 }
@@ -118,31 +126,64 @@ fn nothing_to_score_is_an_error() {
 }
 
 #[test]
-fn what_is_no_file_is_unreadable() {
+fn a_fault_deep_in_a_large_file_is_placed() {
     let bench = Bench::new();
-    let source = bench.write("there.txt", "text");
-    let socket = bench.dir.path().join("socket");
-    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    for path in [
-        bench.dir.path().join("missing.jsonl"),
-        bench.dir.path().to_owned(),
-        socket,
-    ] {
-        let error = bench
-            .tokenize(&DatasetSource {
-                path,
-                ..source.clone()
-            })
-            .unwrap_err();
+    let line = format!("{}\n", json!({"text": "", "filler": "x".repeat(100)}));
+    let mut lines = line.repeat(420_000).into_bytes();
+    let length = lines.len();
+    assert!(length > 50_000_000);
+    let whole = dataset(json!({"path": "large.jsonl", "format": "text"}));
+    let at = 300_000 * line.len() + 20;
+    lines[at] = 0xff;
+    let error = bench.error("large.jsonl", &lines).to_string();
+    assert!(
+        error.starts_with("large.jsonl, line 300001: byte 20 of the line is not UTF-8"),
+        "{error}"
+    );
+    let error = bench.tokenize(&whole).unwrap_err();
+    assert!(
+        matches!(error, DataError::NotUtf8 { offset, .. } if offset == at),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_gone_or_no_file_anymore_is_unreadable() {
+    let bench = Bench::new();
+    let source = bench.source(&bench.write("there.txt", "text"));
+    let read = || {
+        let reading = bench.reading();
+        assay_data::tokenize(&source, &reading, &bench.cache(), &bench.digests())
+    };
+    std::fs::remove_file(bench.path("there.txt")).unwrap();
+    let missing = read().unwrap_err();
+    let _listener = std::os::unix::net::UnixListener::bind(bench.path("there.txt")).unwrap();
+    for error in [missing, read().unwrap_err()] {
         assert!(matches!(error, DataError::Unreadable { .. }), "{error:?}");
         assert_eq!(error.code(), ErrorCode::DatasetUnreadable);
-        let outside = bench
-            .dir
-            .path()
-            .parent()
-            .unwrap()
-            .to_string_lossy()
-            .into_owned();
+        let outside = bench.dir.path().to_string_lossy().into_owned();
         assert!(!error.to_string().contains(&outside), "{error}");
     }
+}
+
+#[test]
+fn inline_documents_are_placed_as_in_the_request() {
+    let bench = Bench::new();
+    for (documents, start) in [
+        (json!(["a", 1]), "documents[1]: a number where"),
+        (
+            json!([{"text": "a"}, {"txt": "b"}]),
+            "documents[1]: no field `text`; the object has `txt`",
+        ),
+        (json!([null]), "documents[0]: null where"),
+    ] {
+        let error = bench
+            .tokenize(&dataset(json!({"documents": documents})))
+            .unwrap_err();
+        assert!(error.to_string().starts_with(start), "{error}");
+        assert_eq!(error.code(), ErrorCode::DatasetInvalid);
+    }
+    let chat = dataset(json!({"documents": ["a"], "format": "pairs"}));
+    let error = bench.tokenize(&chat).unwrap_err().to_string();
+    assert!(error.starts_with("documents[0]: a string where"), "{error}");
 }

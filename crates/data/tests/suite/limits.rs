@@ -1,6 +1,7 @@
 //! Parts of a dataset.
 
-use assay_data::{DataError, DatasetSource};
+use assay_api::{DatasetRef, Sample};
+use assay_data::{DataError, Place};
 
 use crate::bench::{Bench, jsonl};
 
@@ -36,7 +37,7 @@ fn limits_take_whole_documents() {
         (None, Some(u64::MAX), 5),
         (Some(2), Some(u64::MAX), 2),
     ] {
-        let source = DatasetSource {
+        let source = DatasetRef {
             limit_documents,
             limit_tokens,
             ..source.clone()
@@ -53,7 +54,7 @@ fn limits_take_whole_documents() {
 #[test]
 fn a_limit_is_not_used_up_by_documents_without_tokens() {
     let bench = Bench::new();
-    let source = DatasetSource {
+    let source = DatasetRef {
         limit_tokens: Some(1),
         ..bench.write("late.jsonl", jsonl(&["", "", "several tokens", "more"]))
     };
@@ -66,11 +67,11 @@ fn a_limit_is_not_used_up_by_documents_without_tokens() {
 fn a_fault_behind_the_limit_is_not_looked_at() {
     let bench = Bench::new();
     let source = bench.write("tail.jsonl", "{\"text\": \"good\"}\nbad\n");
-    let by_tokens = DatasetSource {
+    let by_tokens = DatasetRef {
         limit_tokens: Some(1),
         ..source.clone()
     };
-    let by_documents = DatasetSource {
+    let by_documents = DatasetRef {
         limit_documents: Some(1),
         ..source.clone()
     };
@@ -78,7 +79,47 @@ fn a_fault_behind_the_limit_is_not_looked_at() {
     assert_eq!(bench.tokenize(&by_documents).unwrap().documents(), 1);
     let error = bench.tokenize(&source).unwrap_err();
     assert!(
-        matches!(error, DataError::InvalidLine { line: 2, .. }),
+        matches!(
+            &error,
+            DataError::InvalidRecord {
+                place: Place::Line(_, 2),
+                ..
+            }
+        ),
         "{error}"
     );
+}
+
+#[test]
+fn a_sample_takes_the_documented_documents_in_their_order() {
+    let bench = Bench::new();
+    let texts: Vec<String> = (0..20).map(|i| format!("document {i}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    // Blank lines are no documents, and what is not taken is not looked at.
+    let lines = jsonl(&texts).replace("document 5\"}\n", "document 5\"}\n\n  \n");
+    let lines = lines.replacen("{\"text\":\"document 1\"}", "not JSON", 1);
+    let source = bench.write("many.jsonl", lines);
+    let sampled = |documents, seed| DatasetRef {
+        sample: Some(Sample { documents, seed }),
+        ..source.clone()
+    };
+    let store = bench.tokenize(&sampled(5, 0)).unwrap();
+    for (document, index) in (0..).zip([0, 9, 10, 14, 19]) {
+        let text = format!("document {index}");
+        assert_eq!(store.ids(document), bench.encode(&text), "{text}");
+    }
+    assert_eq!(store.documents(), 5);
+    let other = bench.tokenize(&sampled(5, 7)).unwrap();
+    assert_ne!(other.tokens_digest(), store.tokens_digest());
+    assert_ne!(other.key(), store.key());
+    // A limit of tokens is one of the sample's tokens.
+    let limited = DatasetRef {
+        limit_tokens: Some(store.facts(0).tokens + 1),
+        ..sampled(5, 0)
+    };
+    let limited = bench.tokenize(&limited).unwrap();
+    assert_eq!(limited.documents(), 1);
+    assert_eq!(limited.ids(0), store.ids(0));
+    let error = bench.tokenize(&sampled(20, 0)).unwrap_err();
+    assert!(matches!(error, DataError::InvalidRecord { .. }), "{error}");
 }

@@ -2,6 +2,14 @@
 
 mod bench;
 mod cache;
+mod containers;
+mod damaged;
 mod documents;
 mod faults;
+mod groups;
+mod inspect;
+mod joined;
 mod limits;
+mod masks;
+mod parquet;
+mod sources;

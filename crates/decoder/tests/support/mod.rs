@@ -42,10 +42,11 @@ pub(crate) struct Window {
 impl Window {
     /// All ids as input but the last; all ids but the first count.
     pub(crate) fn sequence(&self) -> Sequence {
+        let targets = self.ids[1..].to_vec();
         Sequence {
             input: self.ids[..self.ids.len() - 1].to_vec(),
-            first_counted: 0,
-            targets: self.ids[1..].to_vec(),
+            positions: (0..).take(targets.len()).collect(),
+            targets,
         }
     }
 }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use assay_api::{JobState, WorkerId};
-use assay_store::{MAX_LOSSES, StoreError, Work};
+use assay_api::{JobRequest, JobState, WorkerId};
+use assay_store::{MAX_LOSSES, ShardClaim, ShardOutcome, StoreError, Work};
 use chrono::{TimeDelta, Utc};
 
-use crate::support::{LEASE, Ledger, claimant, compute, expected};
+use crate::support::{LEASE, Ledger, claimant, compute, expected, new_plan, request, spans};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
 struct Random(u64);
@@ -20,6 +20,13 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ (z >> 31)) % n
+    }
+}
+
+fn computed(shard: &ShardClaim) -> ShardOutcome {
+    ShardOutcome {
+        tokens: spans(shard),
+        ..compute(shard)
     }
 }
 
@@ -37,6 +44,11 @@ async fn work(
             panic!("not planned")
         };
         let fence = claim.fence;
+        if random.below(4) == 0 {
+            store
+                .record_split(worker, fence, shard.split_depth + 1)
+                .await?;
+        }
         match random.below(8) {
             0 => store.release_attempt(worker, fence).await?,
             1 => {
@@ -49,7 +61,7 @@ async fn work(
                 }
             }
             2 => {
-                let twice = compute(&shard);
+                let twice = computed(&shard);
                 let (a, b) = tokio::join!(
                     store.commit_shard(worker, fence, &twice),
                     store.commit_shard(worker, fence, &twice)
@@ -58,7 +70,7 @@ async fn work(
             }
             _ => {
                 let fences = [fence];
-                let outcome = compute(&shard);
+                let outcome = computed(&shard);
                 let (renewed, committed) = tokio::join!(
                     store.renew(worker, &fences, LEASE, None),
                     store.commit_shard(worker, fence, &outcome)
@@ -70,11 +82,15 @@ async fn work(
         if random.below(3) == 0
             && let Some((fence, shard)) = abandoned.pop()
         {
-            store.commit_shard(worker, fence, &compute(&shard)).await?;
+            // Lost in most cases, and live where nobody has reaped since.
+            store
+                .record_split(worker, fence, shard.split_depth + 1)
+                .await?;
+            store.commit_shard(worker, fence, &computed(&shard)).await?;
         }
     }
     for (fence, shard) in abandoned {
-        store.commit_shard(worker, fence, &compute(&shard)).await?;
+        store.commit_shard(worker, fence, &computed(&shard)).await?;
     }
     Ok(())
 }
@@ -89,7 +105,12 @@ async fn sums_do_not_depend_on_who_is_lost_when() {
     let lengths: Vec<u64> = (0..60).map(|i| (i * 7) % 31).collect();
     let ledger = Arc::new(Ledger::fresh().await);
     let planner = ledger.worker("planner").await;
-    let job = ledger.planned(planner, &lengths).await;
+    let wanted = JobRequest {
+        token_output: true,
+        ..request(&["a"])
+    };
+    let job = ledger.job_of(&wanted).await;
+    ledger.commit_plan(planner, &new_plan(&[&lengths])).await;
 
     // Every reaping may lose every running shard once, and no shard may be lost 20 times.
     let losses_left = Arc::new(AtomicI32::new(MAX_LOSSES - 1));
@@ -114,6 +135,12 @@ async fn sums_do_not_depend_on_who_is_lost_when() {
     let documents = ledger.store.documents(job, 0, 0, 1000).await.unwrap();
     let sums: Vec<String> = documents.into_iter().map(|d| d.nll_exact).collect();
     assert_eq!(sums, expected(&lengths));
+    for (document, sum) in sums.iter().enumerate() {
+        let tokens = ledger.store.tokens(job, 0, document as u64, 0, 100).await;
+        let units = tokens.unwrap().into_iter().filter_map(|t| t.nll_exact);
+        let total: i64 = units.map(|units| units.parse::<i64>().unwrap()).sum();
+        assert_eq!(&total.to_string(), sum, "document {document}");
+    }
     for shard in ledger.store.shards(job, 0, 1000).await.unwrap() {
         let committed = shard
             .attempts

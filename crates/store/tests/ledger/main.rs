@@ -3,6 +3,12 @@
 mod chaos;
 mod jobs;
 mod leases;
+mod migrations;
+mod reuse;
+mod rows;
 mod schema;
 mod shards;
+mod splits;
 mod support;
+mod tokens;
+mod uploads;

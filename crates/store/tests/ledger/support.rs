@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use assay_api::{
-    Convention, DatasetRef, Dtype, Job, JobId, JobRequest, Method, ModelFacts, TokenizerFacts,
-    WorkerId,
+    DatasetRef, Dtype, Job, JobId, JobRequest, Method, MethodRequest, ModelFacts, OneOrMany,
+    TokenizerFacts, WorkerId,
 };
 use assay_scoring::{
-    ClusterLayout, CostModel, DocumentFacts, PlanConstants, ShardSums, plan, spans_digest,
+    ClusterLayout, Convention, CostModel, DocumentFacts, PlanConstants, Scope, ShardSums, Window,
+    plan, spans_digest, to_units,
 };
 use assay_store::{
     Claim, Claimant, Creation, NewDatasetPlan, NewJob, NewPlan, NewWorker, PlanFacts, ShardClaim,
-    ShardOutcome, Store, Work,
+    ShardOutcome, SpanToken, Store, TokenSpan, Work,
 };
 use assay_testkit::TestDatabase;
 use uuid::Uuid;
@@ -48,7 +49,12 @@ impl Ledger {
     }
 
     pub(crate) async fn job(&self, datasets: &[&str]) -> JobId {
-        match self.create(&request(datasets), None).await {
+        self.job_of(&request(datasets)).await
+    }
+
+    /// A job for this request.
+    pub(crate) async fn job_of(&self, request: &JobRequest) -> JobId {
+        match self.create(request, None).await {
             Creation::Created(job) => job.id,
             other => panic!("{other:?}"),
         }
@@ -61,10 +67,8 @@ impl Ledger {
             request,
             body: &body,
             idempotency_key: key,
-            method: &Method {
-                convention: Convention::Rolling,
-                window: WINDOW,
-            },
+            methods: &request.method.map(resolved),
+            datasets: &request.datasets,
             dtype: Dtype::Float32,
         };
         self.store.create_job(&new).await.unwrap()
@@ -94,14 +98,15 @@ impl Ledger {
     }
 
     pub(crate) async fn plan(&self, worker: WorkerId, lengths: &[&[u64]]) {
+        self.commit_plan(worker, &new_plan(lengths)).await;
+    }
+
+    /// Claims the planning, which must be there, and commits it.
+    pub(crate) async fn commit_plan(&self, worker: WorkerId, plan: &NewPlan) {
         let claim = self.claim(worker).await.unwrap();
         assert!(matches!(claim.work, Work::Plan(_)));
-        assert!(
-            self.store
-                .commit_plan(worker, claim.fence, &new_plan(lengths))
-                .await
-                .unwrap()
-        );
+        let stored = self.store.commit_plan(worker, claim.fence, plan).await;
+        assert!(stored.unwrap());
     }
 
     pub(crate) async fn state(&self, job: JobId) -> Job {
@@ -123,10 +128,14 @@ impl Ledger {
 }
 
 pub(crate) fn claimant(worker: WorkerId) -> Claimant<'static> {
+    claimant_of(worker, "test")
+}
+
+pub(crate) fn claimant_of(worker: WorkerId, device_kind: &str) -> Claimant<'_> {
     Claimant {
         worker,
         device: "cpu:0",
-        device_kind: "test",
+        device_kind,
         lease: LEASE,
     }
 }
@@ -136,13 +145,36 @@ pub(crate) fn request(datasets: &[&str]) -> JobRequest {
         name: None,
         model: "m".to_owned(),
         datasets: datasets.iter().map(|name| DatasetRef::at(*name)).collect(),
-        method: assay_api::MethodRequest::default(),
+        method: OneOrMany::default(),
         dtype: assay_api::DtypeRequest::Auto,
         tags: [("suite".to_owned(), "ledger".to_owned())].into(),
+        token_output: false,
+        reuse: true,
     }
 }
 
+/// The method with its defaults, as the server fills them in.
+fn resolved(request: &MethodRequest) -> Method {
+    Method {
+        convention: request.convention,
+        window: request.window.unwrap_or(WINDOW),
+        stride: request.stride,
+        join: request.join.clone(),
+        bos: request.bos,
+        tail: request.tail,
+    }
+}
+
+/// A plan of one method, `rolling`, with documents of these lengths in each dataset. Equal lengths
+/// have equal content keys.
 pub(crate) fn new_plan(lengths: &[&[u64]]) -> NewPlan {
+    let rolling = Convention::Rolling { window: WINDOW };
+    let rows: Vec<_> = lengths.iter().map(|lengths| (*lengths, rolling)).collect();
+    plan_of(&rows)
+}
+
+/// A plan of these rows.
+pub(crate) fn plan_of(rows: &[(&[u64], Convention)]) -> NewPlan {
     let cost = CostModel {
         linear_flops_per_token: 1.0,
         attention_flops_per_pair: 0.0,
@@ -151,7 +183,16 @@ pub(crate) fn new_plan(lengths: &[&[u64]]) -> NewPlan {
         micro_batch_tokens: WINDOW,
         ..PlanConstants::default()
     };
-    let plans = plan(lengths, WINDOW, &cost, &constants).unwrap();
+    let scopes: Vec<Scope<'_>> = rows
+        .iter()
+        .map(|(lengths, convention)| Scope {
+            convention: *convention,
+            lengths,
+            prefix: !convention.is_joined(),
+            counted: None,
+        })
+        .collect();
+    let plans = plan(&scopes, &cost, &constants).unwrap();
     let documents = |lengths: &[u64]| {
         lengths
             .iter()
@@ -174,19 +215,24 @@ pub(crate) fn new_plan(lengths: &[&[u64]]) -> NewPlan {
                 digest: "sha256:1".to_owned(),
                 adds_bos: false,
                 first_token_ids: vec![0],
+                chat_template: None,
             },
-            prefix: 0,
             constants,
             version: "test".to_owned(),
             numerics_version: 1,
             warnings: vec![],
         },
-        datasets: lengths
+        datasets: rows
             .iter()
             .zip(plans)
-            .map(|(lengths, plan)| NewDatasetPlan {
+            .map(|((lengths, convention), plan)| NewDatasetPlan {
                 digest: "sha256:2".to_owned(),
                 tokens_digest: "sha256:3".to_owned(),
+                prefix: (!convention.is_joined()).then_some(0),
+                text_measures: !convention.is_joined(),
+                content_key: format!("{convention:?} {lengths:?}"),
+                groups: None,
+                warnings: vec![],
                 documents: documents(lengths),
                 plan,
             })
@@ -194,39 +240,72 @@ pub(crate) fn new_plan(lengths: &[&[u64]]) -> NewPlan {
     }
 }
 
-/// Made-up NLLs that depend on document and token alone, as real ones do.
-fn nll(document: u32, token: u64) -> f64 {
-    f64::from(document) + 1.0 / (token as f64 + 1.5)
+/// Made-up NLLs that depend on stream and token alone, as real ones do.
+fn nll(stream: u32, token: u64) -> f64 {
+    f64::from(stream) + 1.0 / (token as f64 + 1.5)
 }
 
-/// What a worker computes for a shard.
+/// The units of a token.
+pub(crate) fn units(stream: u32, token: u64) -> i64 {
+    to_units(nll(stream, token)).unwrap()
+}
+
+/// What a worker computes for a shard under `rolling`.
 pub(crate) fn compute(shard: &ShardClaim) -> ShardOutcome {
+    // Several documents: the cluster of a token is its document.
+    compute_by(shard, |window, _| window.document)
+}
+
+/// What a worker computes for a shard whose tokens belong to clusters in this way.
+pub(crate) fn compute_by(
+    shard: &ShardClaim,
+    cluster: impl Fn(&Window, u64) -> u32,
+) -> ShardOutcome {
     let mut sums = ShardSums::default();
     for window in shard.micro_batches.iter().flat_map(|m| &m.0) {
         for token in window.from..window.to {
-            // Several documents: the cluster of a token is its document.
-            sums.add(window.document, nll(window.document, token))
-                .unwrap();
+            let cluster = cluster(window, token);
+            sums.add(cluster, nll(window.document, token)).unwrap();
         }
     }
     ShardOutcome {
         spans_digest: spans_digest(&shard.micro_batches),
         computed_tokens: sums.scored(),
         sums: sums.into_vec(),
+        tokens: Vec::new(),
         seconds: 0.5,
     }
 }
 
-/// The sums that an undisturbed run gives, by document.
+/// The tokens that the windows of a shard predict, each of two bytes.
+pub(crate) fn spans(shard: &ShardClaim) -> Vec<TokenSpan> {
+    let windows = shard.micro_batches.iter().flat_map(|m| &m.0);
+    windows
+        .map(|window| TokenSpan {
+            stream: window.document,
+            first: window.from,
+            tokens: (window.from..window.to)
+                .map(|token| {
+                    let id = u32::try_from(token).unwrap();
+                    SpanToken {
+                        id,
+                        bytes: 2 * id..2 * id + 2,
+                        units: Some(units(window.document, token)),
+                    }
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+/// The sums that an undisturbed run under `rolling` gives, by document.
 pub(crate) fn expected(lengths: &[u64]) -> Vec<String> {
     assert!(matches!(
         ClusterLayout::of(lengths),
         ClusterLayout::Documents { .. }
     ));
     let of_document = |(document, tokens): (u32, &u64)| {
-        let sum: i64 = (0..*tokens)
-            .map(|token| assay_scoring::to_units(nll(document, token)).unwrap())
-            .sum();
+        let sum: i64 = (0..*tokens).map(|token| units(document, token)).sum();
         sum.to_string()
     };
     (0u32..).zip(lengths).map(of_document).collect()

@@ -1,0 +1,182 @@
+//! `assay documents`.
+
+mod compare;
+
+use std::process::ExitCode;
+
+use assay_api::{DatasetRef, DocumentRow, Job, JobId, Page};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::client::{Client, ClientError, Retry, ServerArgs, job_id};
+use crate::failure::{EXIT_CODES, Failure, Outcome};
+use crate::numbers::{grouped, measure};
+use crate::output;
+use crate::table::{self, Column, NOTHING};
+
+/// The server's largest page.
+const PAGE: u64 = 10_000;
+
+/// List the documents of a dataset with their numbers, or those that got worse than in another job.
+///
+/// With --against, the mean NLL of each document is held against that in a baseline job; the
+/// dataset, the method and the tokens of each document must be the same in both.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Documents {
+    /// Id of the job
+    #[arg(value_name = "JOB", value_parser = job_id)]
+    id: JobId,
+    /// Name of the dataset in the results [default: the job's only one]
+    #[arg(long, value_name = "NAME")]
+    dataset: Option<String>,
+    /// Which of the job's methods, from 0
+    #[arg(long, value_name = "INDEX", default_value_t = 0)]
+    method: usize,
+    /// Only the N documents of the highest mean NLL; with --against those that got worse most
+    /// [default with --against: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    worst: Option<u64>,
+    /// Job to compare with
+    #[arg(long, value_name = "BASELINE_JOB", value_parser = job_id)]
+    against: Option<JobId>,
+    /// How many, from the start of the dataset [default: 100; with --json all]
+    #[arg(long, value_name = "N", conflicts_with_all = ["worst", "against"],
+        value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Print JSON: the server's, or the comparison
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+const COLUMNS: [Column; 7] = [
+    Column::number("document", 0),
+    Column::name("group", 1),
+    Column::number("tokens", 2),
+    Column::number("scored tokens", 3),
+    Column::number("bytes", 4),
+    Column::number("mean nll", 0),
+    Column::number("perplexity", 0),
+];
+
+pub(crate) async fn run(documents: &Documents) -> Outcome {
+    let client = documents.server.client();
+    let dataset = dataset(&client, documents.id, documents.dataset.as_deref()).await?;
+    if let Some(baseline) = documents.against {
+        let comparison = compare::Comparison {
+            job: documents.id,
+            baseline,
+            dataset,
+            method: documents.method,
+            worst: documents.worst.unwrap_or(20),
+        };
+        return comparison.run(&client, documents.json).await;
+    }
+    let mut pairs = query(&dataset, documents.method);
+    let limit = documents.worst.or(documents.limit);
+    let limit = limit.or((!documents.json).then_some(100));
+    if documents.worst.is_some() {
+        pairs.push(("order", Some("worst".to_owned())));
+    }
+    let page = client
+        .rows(&path(documents.id), &pairs, limit, PAGE)
+        .await?;
+    if documents.json {
+        output::json(&page);
+        return Ok(ExitCode::SUCCESS);
+    }
+    show(&page, documents.worst.is_some())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn path(job: JobId) -> String {
+    format!("/jobs/{job}/documents")
+}
+
+fn query(dataset: &str, method: usize) -> Vec<(&'static str, Option<String>)> {
+    vec![
+        ("dataset", Some(dataset.to_owned())),
+        ("method", Some(method.to_string())),
+    ]
+}
+
+/// The dataset named, or the only one of the job.
+pub(crate) async fn dataset(
+    client: &Client,
+    job: JobId,
+    given: Option<&str>,
+) -> Result<String, Failure> {
+    if let Some(name) = given {
+        return Ok(name.to_owned());
+    }
+    let job: Job = client
+        .get(&format!("/jobs/{job}"), Retry::Interrupted)
+        .await?
+        .value;
+    match job.datasets.as_slice() {
+        [one] => Ok(one.name().to_owned()),
+        several => {
+            let names: Vec<_> = several.iter().map(DatasetRef::name).collect();
+            Err(Failure::Usage(format!(
+                "the job has several datasets; name one with --dataset: {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// Rows of the server as values.
+pub(crate) fn parsed<T: DeserializeOwned>(rows: &[Box<RawValue>]) -> Result<Vec<T>, ClientError> {
+    rows.iter()
+        .map(|row| {
+            serde_json::from_str(row.get()).map_err(|cause| ClientError::Unreadable {
+                url: "the server".to_owned(),
+                cause,
+            })
+        })
+        .collect()
+}
+
+fn show(page: &Page<Box<RawValue>>, worst: bool) -> Result<(), ClientError> {
+    let items: Vec<DocumentRow> = parsed(&page.items)?;
+    if items.is_empty() {
+        output::line("no documents yet: they are listed when the dataset has ended");
+        return Ok(());
+    }
+    let rows: Vec<_> = items.iter().map(row).collect();
+    output::line(table::render(&COLUMNS, &rows, output::width()));
+    if page.next.is_some() && !worst {
+        output::line("there are more: --limit N takes as many, --json all");
+    }
+    Ok(())
+}
+
+fn row(document: &DocumentRow) -> Vec<String> {
+    let mean = mean(document);
+    vec![
+        grouped(document.index),
+        document.group.clone().unwrap_or_default(),
+        grouped(document.tokens),
+        grouped(document.scored_tokens),
+        grouped(document.bytes),
+        mean.map_or_else(|| NOTHING.to_owned(), measure),
+        mean.map_or_else(
+            || NOTHING.to_owned(),
+            |mean| {
+                let perplexity = mean.exp();
+                if perplexity.is_finite() {
+                    measure(perplexity)
+                } else {
+                    "overflow".to_owned()
+                }
+            },
+        ),
+    ]
+}
+
+/// Mean NLL of the scored tokens.
+fn mean(document: &DocumentRow) -> Option<f64> {
+    (document.scored_tokens > 0).then(|| document.nll / document.scored_tokens as f64)
+}

@@ -1,0 +1,8 @@
+//! The client against a stand-in of the API.
+
+mod datasets;
+mod documents;
+mod jobs;
+mod local;
+mod stand_in;
+mod submit;

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# The long check: calls every operation of a running service with what its own OpenAPI description
+# says, with what it does not say, and in sequences (schemathesis). Fails when the server answers
+# with a server error, or otherwise than it describes, or when anything panics.
+# EXAMPLES sets how many requests an operation gets at most.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$0")/lib.sh"
+cd "$root"
+
+readonly venv=$build/schemathesis
+readonly work=$build/check-long
+readonly log=$work/assay.log
+readonly assay=${CARGO_TARGET_DIR:-$root/target}/release/assay
+readonly requirements=$root/scripts/schemathesis.txt
+# What the examples of the description call their checkpoint: here it is a tiny one.
+readonly model=SmolLM2-135M-Instruct.Q4_1.gguf
+
+# A virtual environment of its own below build/; Python's own stays as it is.
+install() {
+    lock_setup
+    cmp --silent "$requirements" "$venv/installed.txt" && return
+    rm -rf "$venv"
+    python3 -m venv "$venv" || die 'python3 -m venv failed; on Debian: apt-get install python3-venv'
+    "$venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-cache-dir \
+        --no-deps --requirement "$requirements" >&2
+    cp "$requirements" "$venv/installed.txt"
+}
+step 'installing schemathesis' install
+exec 9>&-
+
+mkdir -p "$work"
+# What the service starts inherits the lock, so it also tells whether an earlier run still runs.
+exec 8>"$work/.lock"
+flock --nonblock 8 || die "another long check is still running (its log: $log)"
+rm -rf "$work"/{state,models,data}
+mkdir -p "$work"/{models,data}
+cp -R tests/fixtures/chat "$work/models/$model"
+cp tests/fixtures/chat/templates/llama3.jinja "$work/models/$model/chat_template.jinja"
+# The datasets of the examples, short ones.
+head --lines 40 demo/moby-dick.txt >"$work/data/moby-dick.txt"
+printf '{"text": "one", "subject": "a"}\n{"text": "two words", "subject": "b"}\n' \
+    >"$work/data/questions.jsonl"
+printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' \
+    >"$work/data/chats.jsonl"
+: >"$log"
+
+stop() {
+    kill -TERM "$service" 2>/dev/null || true
+    wait "$service" || true
+}
+say "starting the service (log: $log)"
+"$assay" up --listen 127.0.0.1:0 --model-root "$work/models" --data-root "$work/data" \
+    --state-dir "$work/state" --workers 1 --devices cpu:0 >>"$log" 2>&1 &
+service=$!
+trap stop EXIT
+# Ends with the line looked for, or with the service.
+url=$(tail --lines +1 --follow --pid "$service" "$log" | sed -n '/^listening on /{s///p;q}') || true
+[ -n "$url" ] || {
+    tail --lines 20 "$log" >&2
+    die "the service did not start; its whole log is $log"
+}
+
+# post JOB: posts it, waits for its end and prints its id.
+post() {
+    printf '%s' "$1" | "$assay" submit --server "$url" --file - --wait --json |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["job_id"])'
+}
+say 'scoring a job to ask about'
+job=$(post "{\"model\": \"$model\", \"token_output\": true, \"method\": [{\"window\": 64},
+    {\"convention\": \"blocks\", \"window\": 8}], \"datasets\": [\"moby-dick.txt\",
+    {\"path\": \"questions.jsonl\", \"group_by\": \"subject\"}]}")
+
+# schemathesis.toml of the second run: ids and names that exist, so that what hangs on them is
+# reached; random ones never do.
+cat >"$work/known.toml" <<END
+[parameters]
+"path.id" = "$job"
+"query.dataset" = "questions.jsonl"
+"query.path" = "$model"
+END
+: >"$work/unknown.toml"
+
+status=0
+for known in unknown known; do
+    say "calling every operation with ids that are $known"
+    "$venv/bin/schemathesis" --config-file "$work/$known.toml" run "$url/openapi.json" \
+        --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \
+        --max-examples "${EXAMPLES:-100}" --continue-on-failure --seed 1 --workers 2 \
+        --request-timeout 60 --report-dir "$work/report" || status=1
+done
+
+"$assay" jobs --server "$url" --json >/dev/null || die "the service no longer answers; its log is $log"
+post "{\"model\": \"$model\", \"reuse\": false, \"datasets\": [\"moby-dick.txt\"]}" >/dev/null ||
+    die "the service no longer scores; its log is $log"
+if grep --line-number 'panicked' "$log" >&2; then
+    die "something panicked; the whole log is $log"
+fi
+[ "$status" = 0 ] || die "schemathesis found failures; the log of the service is $log"
+say 'no server error, no panic, and every answer as described'

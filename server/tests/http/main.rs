@@ -1,0 +1,8 @@
+//! The server over HTTP, on a real ledger and without a worker.
+
+mod archive;
+mod inspect;
+mod jobs;
+mod service;
+mod uploads;
+mod worker;
