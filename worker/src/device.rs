@@ -49,7 +49,8 @@ impl Device {
         Ok(Self { commands })
     }
 
-    /// Whether the thread has ended, which it does only by a panic while a handle lives.
+    /// Whether the thread has ended, which it does only by a panic, or when nothing more can be
+    /// computed, while a handle lives.
     pub(crate) fn is_dead(&self) -> bool {
         self.commands.is_closed()
     }
@@ -92,6 +93,16 @@ fn serve(spec: &DeviceSpec, budget: Budget, mut inbox: mpsc::Receiver<Command>) 
         let result = load(spec, budget, &mut loaded, &work)
             .map_err(Interrupted::before)
             .and_then(|decoder| run_shard(decoder, &work, budget.of_micro_batch(), &mut rate));
+        let is_lasting = matches!(
+            &result,
+            Err(Interrupted::Failed { failure, .. }) if failure.is_lasting()
+        );
+        if is_lasting {
+            // Before the answer, so that nothing more is sent: the worker ends with its device,
+            // and whoever supervises it starts a fresh process.
+            tracing::error!(device = %spec, "nothing more can be computed in this process");
+            inbox.close();
+        }
         // Nobody waits any more when the worker is stopping.
         let _ = answer.send(result);
     }

@@ -21,6 +21,8 @@ pub(crate) enum Failure {
         field: Option<String>,
         /// Another attempt would end the same way.
         is_final: bool,
+        /// This process can compute nothing more.
+        is_lasting: bool,
     },
 }
 
@@ -32,6 +34,7 @@ impl Failure {
             detail: detail.into(),
             field: None,
             is_final: false,
+            is_lasting: false,
         }
     }
 
@@ -42,6 +45,7 @@ impl Failure {
             detail: detail.into(),
             field: None,
             is_final: true,
+            is_lasting: false,
         }
     }
 
@@ -52,15 +56,28 @@ impl Failure {
             detail: error.to_string(),
             field: None,
             is_final: follows_from_content(code),
+            is_lasting: false,
         }
     }
 
-    /// Whether there was too little memory.
+    /// Whether there was too little memory, and less would do.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         matches!(
             self,
             Self::Error {
                 code: ErrorCode::OutOfMemory,
+                is_lasting: false,
+                ..
+            }
+        )
+    }
+
+    /// Whether this process can compute nothing more.
+    pub(crate) fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            Self::Error {
+                is_lasting: true,
                 ..
             }
         )
@@ -93,6 +110,7 @@ impl Failure {
                 detail,
                 field,
                 is_final,
+                is_lasting: _,
             } => Some(AttemptFailure {
                 code,
                 detail,
@@ -136,6 +154,12 @@ impl From<SourceError> for Failure {
 
 impl From<DecoderError> for Failure {
     fn from(error: DecoderError) -> Self {
-        Self::error(error.code(), error.to_string())
+        Self::Error {
+            code: error.code(),
+            detail: error.to_string(),
+            field: None,
+            is_final: false,
+            is_lasting: matches!(error, DecoderError::Broken(_)),
+        }
     }
 }

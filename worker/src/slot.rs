@@ -106,7 +106,7 @@ impl Slot {
         ended?;
         anyhow::ensure!(
             !self.device.is_dead(),
-            "the thread of device {} has died",
+            "device {} cannot compute any more",
             self.name
         );
         Ok(())

@@ -13,6 +13,13 @@ pub enum DecoderError {
     /// The device has too little memory.
     #[error("out of memory: {0}; use smaller windows or a device with more memory")]
     OutOfMemory(String),
+    /// oneDNN could not prepare a product, most likely for want of memory. It makes its kernels
+    /// once in a process and keeps a failure for good, so nothing more can be computed in it.
+    #[error(
+        "out of memory: oneDNN says {0:?} and cannot be used any more in this process; give the \
+         worker more memory or fewer devices"
+    )]
+    Broken(String),
     /// libtorch refuses an operation.
     #[error("libtorch: {0}")]
     Torch(String),
@@ -44,7 +51,7 @@ impl DecoderError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Checkpoint(error) => error.code(),
-            Self::OutOfMemory(_) => ErrorCode::OutOfMemory,
+            Self::OutOfMemory(_) | Self::Broken(_) => ErrorCode::OutOfMemory,
             Self::Torch(_) | Self::Sequence { .. } | Self::Cuda(_) | Self::Threads { .. } => {
                 ErrorCode::ComputeFailed
             }
@@ -54,14 +61,16 @@ impl DecoderError {
     /// Sorts a message of libtorch. Only its first line is kept: the rest is a C++ backtrace.
     pub(crate) fn from_message(message: &str) -> Self {
         // c10's CPU allocator, CUDA's caching allocator, the CUDA runtime, cuBLAS's workspace,
-        // operator new, and oneDNN, in this order. oneDNN does not say why it failed; the products
-        // of a model that ran before fail for no other reason.
-        const OUT_OF_MEMORY: [&str; 8] = [
+        // and operator new, in this order.
+        const OUT_OF_MEMORY: [&str; 5] = [
             "DefaultCPUAllocator",
             "CUDA out of memory",
             "CUDA error: out of memory",
             "CUBLAS_STATUS_ALLOC_FAILED",
             "std::bad_alloc",
+        ];
+        // oneDNN does not say why; products of shapes that ran before fail for no other reason.
+        const BROKEN: [&str; 3] = [
             "could not create a primitive",
             "could not execute a primitive",
             "could not create a memory",
@@ -69,6 +78,8 @@ impl DecoderError {
         let line = message.lines().next().unwrap_or_default().trim().to_owned();
         if OUT_OF_MEMORY.iter().any(|sign| line.contains(sign)) {
             Self::OutOfMemory(line)
+        } else if BROKEN.iter().any(|sign| line.contains(sign)) {
+            Self::Broken(line)
         } else {
             Self::Torch(line)
         }
@@ -117,11 +128,13 @@ mod tests {
             "CUDA error: out of memory",
             "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
             "std::bad_alloc",
-            "could not create a primitive",
         ] {
             let error = DecoderError::from_message(message);
             assert!(matches!(error, DecoderError::OutOfMemory(_)), "{error}");
         }
+        let error = DecoderError::from_message("could not create a primitive");
+        assert!(matches!(error, DecoderError::Broken(_)), "{error}");
+        assert_eq!(error.code(), ErrorCode::OutOfMemory);
         let error = DecoderError::from_message("CUDA error: an illegal memory access");
         assert!(matches!(error, DecoderError::Torch(_)), "{error}");
     }
