@@ -4,8 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::total;
 use crate::exact::ExactSum;
-use crate::standard_error::ClusteredError;
+use crate::standard_error::{ClusteredError, FEW_CLUSTERS};
 use crate::statistics::{mean_of_means, ratio};
+
+/// Groups that a warning names.
+const NAMED: usize = 5;
 
 /// The numbers of one group of documents of a finished dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +30,9 @@ pub struct GroupStatistics {
     pub standard_error: Option<f64>,
     /// Half-width of the 95 % confidence interval of the mean NLL, by t(G - 1).
     pub confidence_95: Option<f64>,
+    /// Documents with scored tokens, the G of the standard error.
+    #[serde(default)]
+    pub clusters: u32,
 }
 
 /// The statistics of each group, ordered by name. `groups` has the index in `names` of each
@@ -47,6 +53,26 @@ pub(crate) fn group_statistics(
     statistics
 }
 
+/// What a reader of the groups' numbers should know.
+pub(crate) fn group_warning(groups: &[GroupStatistics]) -> Option<String> {
+    let few = groups
+        .iter()
+        .filter(|group| group.standard_error.is_some() && group.clusters < FEW_CLUSTERS);
+    let names: Vec<String> = few.map(|group| format!("{:?}", group.name)).collect();
+    let shown = names.len().min(NAMED);
+    let more = match names.len() - shown {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (shown > 0).then(|| {
+        format!(
+            "groups with fewer than {FEW_CLUSTERS} scored documents, whose standard errors may \
+             be too small: {}{more}",
+            names[..shown].join(", ")
+        )
+    })
+}
+
 fn of((name, documents): (&String, &Vec<(ExactSum, u64)>)) -> GroupStatistics {
     let (nll, scored_tokens) = total(documents);
     let exp = |mean: Option<f64>| mean.map(f64::exp).filter(|value| value.is_finite());
@@ -60,6 +86,7 @@ fn of((name, documents): (&String, &Vec<(ExactSum, u64)>)) -> GroupStatistics {
         macro_perplexity: exp(mean_of_means(documents)),
         standard_error: error.standard_error,
         confidence_95: error.confidence_95(),
+        clusters: error.clusters,
     }
 }
 
@@ -110,6 +137,11 @@ mod tests {
         );
         assert!(group.confidence_95.unwrap() > 2.0 * error);
 
+        assert_eq!(
+            group_warning(&statistics).unwrap(),
+            "groups with fewer than 20 scored documents, whose standard errors may be too small: \
+             \"books\", \"web\""
+        );
         let nothing = &statistics[1];
         assert_eq!((nothing.documents, nothing.scored_tokens), (1, 0));
         assert_eq!((nothing.perplexity, nothing.standard_error), (None, None));

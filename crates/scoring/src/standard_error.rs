@@ -8,7 +8,7 @@ use crate::exact::ExactSum;
 /// Clusters below which there is no standard error.
 const FEWEST_CLUSTERS: u32 = 5;
 /// Clusters below which the standard error comes with a warning.
-const FEW_CLUSTERS: u32 = 20;
+pub(crate) const FEW_CLUSTERS: u32 = 20;
 
 /// The cluster-robust standard error of a ratio of sums.
 pub(crate) struct ClusteredError {

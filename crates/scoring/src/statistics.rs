@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::{ClusterLayout, document_sums, total};
 use crate::exact::ExactSum;
-use crate::groups::{GroupStatistics, group_statistics};
+use crate::groups::{GroupStatistics, group_statistics, group_warning};
 use crate::standard_error::ClusteredError;
 
 /// What is known of a document before it is scored.
@@ -116,6 +116,10 @@ pub fn statistics(
     let macro_perplexity = exp(mean_of_means(&per_document));
 
     let error = ClusteredError::of(clusters);
+    let groups = detail.groups.map_or_else(Vec::new, |(names, groups)| {
+        group_statistics(names, groups, &per_document)
+    });
+    let warnings = [error.warning(layout), group_warning(&groups)];
     DatasetStatistics {
         documents: documents.len() as u64,
         unscored_documents: documents.len() as u64 - scored_documents,
@@ -133,10 +137,8 @@ pub fn statistics(
         confidence_95: error.confidence_95(),
         overflow,
         clusters: error.clusters,
-        warnings: error.warning(layout).into_iter().collect(),
-        groups: detail.groups.map_or_else(Vec::new, |(names, groups)| {
-            group_statistics(names, groups, &per_document)
-        }),
+        warnings: warnings.into_iter().flatten().collect(),
+        groups,
     }
 }
 
