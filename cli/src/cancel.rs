@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use assay_api::{Job, JobId};
+use assay_api::{ErrorCode, Job, JobId};
 use reqwest::Method;
 
-use crate::client::{Retry, ServerArgs, job_id};
+use crate::client::{ClientError, Retry, ServerArgs, job_id};
 use crate::failure::{EXIT_CODES, Outcome};
-use crate::output;
+use crate::{jobs, output};
 
 /// Cancel a job. Its running shards stop within seconds; a job that has ended stays as it is.
 #[derive(Debug, clap::Args)]
@@ -28,13 +28,20 @@ pub(crate) async fn run(cancel: &Cancel) -> Outcome {
     let client = cancel.server.client();
     let answer = client
         .call::<Job>(Method::DELETE, &path, Retry::Interrupted, |request| request)
-        .await?;
+        .await;
+    let (answer, ended) = match answer {
+        Err(ClientError::Refused(problem)) if problem.code == ErrorCode::JobEnded => {
+            (jobs::get(&client, cancel.id, Retry::Always).await?, true)
+        }
+        answer => (answer?, false),
+    };
     if cancel.json {
         output::line(answer.text);
     } else {
         output::line(format_args!(
-            "{} {}",
+            "{} {}{}",
             answer.value.id,
+            if ended { "has ended already: " } else { "" },
             answer.value.state.as_str()
         ));
     }

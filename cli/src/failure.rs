@@ -9,15 +9,18 @@ pub(crate) mod exit {
     pub(crate) const FAILED: u8 = 1;
     pub(crate) const USAGE: u8 = 2;
     pub(crate) const SERVER: u8 = 3;
+    /// As shells say it of a program that SIGINT has ended.
+    pub(crate) const INTERRUPTED: u8 = 130;
 }
 
 /// The end of every `--help`.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
-  0  done; with --wait: every job succeeded
-  1  a job did not succeed; the service could not start; a check failed;
-     a checkpoint, a dataset or a file cannot be used
-  2  wrong usage
-  3  the server cannot be reached or refused the request";
+  0    done; with --wait: every job succeeded
+  1    a job did not succeed; the service could not start; a check failed;
+       a checkpoint, a dataset or a file cannot be used
+  2    wrong usage
+  3    the server cannot be reached or refused the request
+  130  interrupted while it waited for a job, which goes on";
 
 /// What a command ends with.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -34,6 +37,9 @@ pub(crate) enum Failure {
     /// Something on this machine is not as it should be.
     #[error("{0}")]
     Failed(String),
+    /// The user has had enough.
+    #[error("{0}")]
+    Interrupted(String),
 }
 
 impl Failure {
@@ -42,6 +48,7 @@ impl Failure {
             Self::Client(_) => exit::SERVER,
             Self::Usage(_) => exit::USAGE,
             Self::Failed(_) => exit::FAILED,
+            Self::Interrupted(_) => exit::INTERRUPTED,
         })
     }
 }

@@ -33,7 +33,6 @@ pub(crate) async fn follow(client: &Client, job: Job) -> Result<Answer<Job>, Cli
             }
         }
         if answer.value.state.is_final() {
-            display.finish();
             return Ok(answer);
         }
         sleep(POLL).await;
@@ -63,7 +62,7 @@ async fn mention_missing_workers(client: &Client) -> Result<(), ClientError> {
 }
 
 enum Display {
-    Bar(ProgressBar),
+    Bar { bar: ProgressBar, last: String },
     Lines { last: Option<(JobState, Instant)> },
 }
 
@@ -79,13 +78,16 @@ impl Display {
                 .expect("the template is a constant")
                 .progress_chars("=> "),
         );
-        Self::Bar(bar)
+        Self::Bar {
+            bar,
+            last: JobState::Queued.as_str().to_owned(),
+        }
     }
 
     /// A client whose notices do not tear the bar.
     fn client(&self, client: &Client) -> Client {
         match self {
-            Self::Bar(bar) => {
+            Self::Bar { bar, .. } => {
                 let bar = bar.clone();
                 client.with_notice(move |text| bar.println(format!("assay: {text}")))
             }
@@ -95,7 +97,8 @@ impl Display {
 
     fn show(&mut self, job: &Job) {
         match self {
-            Self::Bar(bar) => {
+            Self::Bar { bar, last } => {
+                *last = line(job);
                 bar.set_prefix(job.state.as_str());
                 bar.set_message(counts(job));
                 bar.set_length(job.progress.planned_tokens.unwrap_or(1).max(1));
@@ -113,11 +116,15 @@ impl Display {
             }
         }
     }
+}
 
-    fn finish(&self) {
-        if let Self::Bar(bar) = self {
-            // Leaves the bar as it is and the cursor below it.
-            bar.abandon();
+impl Drop for Display {
+    /// However the following ends, the bar gives way to a line that says how far it got: what is
+    /// printed next begins a line of its own.
+    fn drop(&mut self) {
+        if let Self::Bar { bar, last } = self {
+            bar.finish_and_clear();
+            eprintln!("{last}");
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use assay_api::{DatasetRef, Job, JobState, Page};
+use assay_api::{DatasetRef, Job, JobId, JobState, Page};
 use chrono::{DateTime, Utc};
 use clap::builder::PossibleValuesParser;
 
-use crate::client::{Retry, ServerArgs, with_query};
+use crate::client::{Answer, Client, ClientError, Retry, ServerArgs, with_query};
 use crate::failure::{EXIT_CODES, Outcome};
 use crate::numbers::{age, grouped};
 use crate::output;
@@ -30,9 +30,10 @@ pub(crate) struct Jobs {
 }
 
 /// An id is for copying and stays whole.
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     Column::text("id", 0),
     Column::text("state", 0),
+    Column::text("error", 2),
     Column::number("done", 2),
     Column::text("age", 3),
     Column::name("name", 4),
@@ -41,6 +42,15 @@ const COLUMNS: [Column; 9] = [
     Column::name("method", 7),
     Column::number("tokens", 5),
 ];
+
+/// The job of this id.
+pub(crate) async fn get(
+    client: &Client,
+    id: JobId,
+    retry: Retry,
+) -> Result<Answer<Job>, ClientError> {
+    client.get(&format!("/jobs/{id}"), retry).await
+}
 
 pub(crate) async fn run(jobs: &Jobs) -> Outcome {
     let pairs = [
@@ -77,6 +87,9 @@ fn row(job: &Job, now: DateTime<Utc>) -> Vec<String> {
     vec![
         job.id.to_string(),
         job.state.as_str().to_owned(),
+        job.error
+            .as_ref()
+            .map_or_else(String::new, |error| error.code.to_string()),
         planned.map_or_else(String::new, |planned| {
             done(job.progress.scored_tokens, planned)
         }),

@@ -8,6 +8,7 @@ mod dataset;
 mod datasets;
 mod doctor;
 mod documents;
+mod ended;
 mod failure;
 mod follow;
 mod inspect;

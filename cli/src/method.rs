@@ -1,7 +1,9 @@
 //! Methods on the command line and in tables.
 
-use assay_api::{Bos, Method, MethodRequest, Tail};
+use assay_api::{Bos, Convention, Method, MethodRequest, Tail};
 use serde_json::{Map, Value};
+
+use crate::failure::Failure;
 
 /// Parses `CONVENTION[,KEY=VALUE]..`, or the object of a request as JSON.
 pub(crate) fn method(text: &str) -> Result<MethodRequest, String> {
@@ -57,6 +59,60 @@ fn parts(text: &str) -> Result<Vec<String>, String> {
         parts.last_mut().expect("never empty").push(character);
     }
     Ok(parts)
+}
+
+/// One of a job's methods, as an option names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// By its index.
+    Index(usize),
+    /// By its convention, if it is the only one that has it.
+    Convention(Convention),
+}
+
+/// Parses an index from 0 or the name of a convention.
+pub(crate) fn which(text: &str) -> Result<Which, String> {
+    if let Ok(index) = text.parse() {
+        return Ok(Which::Index(index));
+    }
+    serde_json::from_value(Value::from(text))
+        .map(Which::Convention)
+        .map_err(|_| {
+            "a method is an index from 0, or its convention: rolling, blocks, strided or llamacpp"
+                .to_owned()
+        })
+}
+
+impl Which {
+    /// The index among the methods of a job. Whether it has so many is for the server to say.
+    pub(crate) fn index(self, methods: &[Method]) -> Result<usize, Failure> {
+        let convention = match self {
+            Self::Index(index) => return Ok(index),
+            Self::Convention(convention) => convention,
+        };
+        let all = methods.iter().enumerate();
+        let found: Vec<_> = all
+            .clone()
+            .filter(|(_, method)| method.convention == convention)
+            .collect();
+        if let [(index, _)] = found.as_slice() {
+            return Ok(*index);
+        }
+        let (how_many, listed) = if found.is_empty() {
+            ("none", all.collect())
+        } else {
+            ("more than one", found)
+        };
+        let listed: Vec<_> = listed
+            .iter()
+            .map(|(index, method)| format!("{index}: {}", describe(method)))
+            .collect();
+        Err(Failure::Usage(format!(
+            "{how_many} of the job's methods is {}; give --method an index of {}",
+            convention.as_str(),
+            listed.join("; ")
+        )))
+    }
 }
 
 /// The method in a few words, for a column.
@@ -118,8 +174,6 @@ fn tail(method: &Method) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use assay_api::Convention;
-
     use super::*;
 
     #[test]
@@ -157,6 +211,24 @@ mod tests {
             let error = method(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_method_is_named_by_index_or_convention() {
+        let blocks = Method {
+            convention: Convention::Blocks,
+            ..Method::rolling(8)
+        };
+        let methods = [Method::rolling(8), blocks, Method::rolling(16)];
+        let index = |text: &str| which(text).unwrap().index(&methods);
+        assert_eq!(index("2").unwrap(), 2);
+        assert_eq!(index("blocks").unwrap(), 1);
+        let error = index("rolling").unwrap_err().to_string();
+        assert!(error.contains("more than one"), "{error}");
+        assert!(error.contains("2: rolling, window 16"), "{error}");
+        let error = index("strided").unwrap_err().to_string();
+        assert!(error.contains("none of the job's methods"), "{error}");
+        assert!(which("rollin").unwrap_err().contains("llamacpp"));
     }
 
     #[test]

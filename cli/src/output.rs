@@ -6,9 +6,16 @@ use std::io::Write as _;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
-/// Prints a line. A reader that has gone away, as `head` does, is no error.
+/// Prints a line. A reader that has gone away, as `head` does, is no error; a full disk ends the
+/// program.
 pub(crate) fn line(text: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let written = writeln!(std::io::stdout(), "{text}");
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        eprintln!("assay: cannot write to standard output: {error}");
+        std::process::exit(i32::from(crate::failure::exit::FAILED));
+    }
 }
 
 /// A value as one line of JSON.

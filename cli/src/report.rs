@@ -28,7 +28,12 @@ pub(crate) fn render(results: &[JobResult], width: Option<usize>) -> String {
         .collect();
     let mut lines = vec![table::render(&COLUMNS, &rows, width)];
     lines.push(output::facts(&facts(results), width));
-    if results.iter().any(|result| !result.complete) {
+    // Of a job that ended without success there are no others.
+    let goes_on = |result: &JobResult| {
+        let mut datasets = result.datasets.iter();
+        !result.complete && datasets.any(|dataset| dataset.nll.is_none())
+    };
+    if results.iter().any(goes_on) {
         let text = "not complete: measures appear when a dataset's last token is counted";
         lines.push(labelled("", text, width));
     }

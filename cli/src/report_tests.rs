@@ -180,10 +180,13 @@ fn what_is_not_known_is_a_dash_and_an_overflow_says_so() {
         standard_error: None,
         tokens_per_second: None,
         scored_tokens: 0,
+        nll: None,
+        nll_exact: None,
         ..dataset("a")
     };
     let overflow = DatasetResult {
         overflow: true,
+        nll: Some(160_000.0),
         ..unknown.clone()
     };
     let mut result = result(vec![unknown, overflow]);

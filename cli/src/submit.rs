@@ -1,9 +1,10 @@
 //! `assay submit`.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use assay_api::{DatasetRef, DtypeRequest, Job, JobRequest, JobState, MethodRequest};
+use assay_api::{DatasetRef, DtypeRequest, Job, JobId, JobRequest, MethodRequest};
 use clap::ValueEnum;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -11,12 +12,13 @@ use serde_json::{Map, Value, json};
 use crate::client::{Answer, Client, ClientError, Retry, ServerArgs};
 use crate::dataset::{DatasetArg, DatasetOptions, dataset};
 use crate::failure::{EXIT_CODES, Failure, Outcome, exit};
-use crate::{follow, method, output, results};
+use crate::{ended, follow, method, output, results};
 
 /// Post a job; with --wait, follow it and print its results.
 ///
 /// Prints the job's id. With --wait a progress bar follows on stderr, and the table of results
 /// when the job has succeeded. With several models each gets a job, and the table has them all.
+/// Ctrl-C ends the waiting and leaves the jobs as they are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 // Each is a flag of its own.
@@ -263,11 +265,18 @@ pub(crate) async fn run(submit: &Submit) -> Outcome {
     if !submit.wait {
         return Ok(ExitCode::SUCCESS);
     }
-    wait(&client, jobs, submit.json).await
+    let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    let ended = Cell::new(0);
+    tokio::select! {
+        outcome = wait(&client, jobs, submit.json, &ended) => outcome,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            Err(Failure::Interrupted(interrupted(&ids[ended.get()..])))
+        }
+    }
 }
 
-/// Follows the jobs, one after the other, to their ends.
-async fn wait(client: &Client, jobs: Vec<Job>, json: bool) -> Outcome {
+/// Follows the jobs, one after the other, to their ends, and counts those in `ended`.
+async fn wait(client: &Client, jobs: Vec<Job>, json: bool, ended: &Cell<usize>) -> Outcome {
     let several = jobs.len() > 1;
     let mut all_succeeded = true;
     let mut succeeded = Vec::new();
@@ -275,30 +284,43 @@ async fn wait(client: &Client, jobs: Vec<Job>, json: bool) -> Outcome {
         if several {
             eprintln!("assay: {} ({})", job.model, job.id);
         }
-        let ended = follow::follow(client, job).await?;
-        let job = ended.value;
-        if job.state == JobState::Succeeded {
+        let answer = follow::follow(client, job).await?;
+        ended.set(ended.get() + 1);
+        let job = answer.value;
+        if let Some(why) = ended::why(&job, "the job") {
+            all_succeeded = false;
             if json {
-                output::line(results::get(client, job.id, Retry::Always).await?.text);
-            } else {
-                succeeded.push(job.id);
+                output::line(answer.text);
             }
-            continue;
+            eprintln!("assay: {why}");
+        } else if json {
+            output::line(results::get(client, job.id, Retry::Always).await?.text);
+        } else {
+            succeeded.push(job.id);
         }
-        all_succeeded = false;
-        if json {
-            output::line(ended.text);
-        }
-        eprintln!("assay: {}", why_ended(&job));
     }
     if !succeeded.is_empty() {
-        results::print(client, &succeeded, false, Retry::Always).await?;
+        results::print(client, &succeeded).await?;
     }
     Ok(if all_succeeded {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(exit::FAILED)
     })
+}
+
+/// What becomes of the jobs that nobody waits for any more.
+fn interrupted(jobs: &[JobId]) -> String {
+    let cancel: Vec<_> = jobs
+        .iter()
+        .map(|id| format!("`assay cancel {id}`"))
+        .collect();
+    let cancel = cancel.join(", ");
+    match jobs {
+        [] => "interrupted; the jobs have ended, `assay results` has their numbers".to_owned(),
+        [_] => format!("interrupted; the job goes on ({cancel} stops it)"),
+        _ => format!("interrupted; the jobs go on ({cancel} stop them)"),
+    }
 }
 
 async fn post(
@@ -311,28 +333,6 @@ async fn post(
             http.header("Idempotency-Key", key).json(request)
         })
         .await
-}
-
-fn why_ended(job: &Job) -> String {
-    let Some(error) = &job.error else {
-        return format!("the job was {}", job.state.as_str());
-    };
-    let field = error
-        .field
-        .as_ref()
-        .map(|field| format!("{field}: "))
-        .unwrap_or_default();
-    let shard = error
-        .shard
-        .as_ref()
-        .map(|shard| format!(" (shard {} on {})", shard.shard, shard.worker))
-        .unwrap_or_default();
-    format!(
-        "the job {} ({}): {field}{}{shard}",
-        job.state.as_str(),
-        error.code,
-        error.detail
-    )
 }
 
 #[cfg(test)]

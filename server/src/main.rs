@@ -31,9 +31,22 @@ enum Command {
     Openapi,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("assay-server: cannot start the async runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(run(Cli::parse().command));
+    // What a request that was cut off still computes is not waited for.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(command: Command) -> ExitCode {
+    let outcome = match command {
         Command::Serve(config) => serve(config).await,
         Command::Migrate(config) => {
             log_to_stderr(config.log);

@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::{Cursor, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use assay_api::ErrorCode::{NotFound, PayloadTooLarge};
+use assay_api::ErrorCode::{DataDiffers, NotFound, PayloadTooLarge};
 use assay_api::{JobId, Upload};
 use assay_testkit::{LIMIT, Roots, eventually};
 use reqwest::{Body, Method, StatusCode};
@@ -42,18 +42,45 @@ async fn sum(service: &Service, id: JobId) -> Option<String> {
         .clone()
 }
 
+/// The files below a directory.
+fn walk(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| {
+            if entry.file_type().unwrap().is_dir() {
+                walk(&entry.path())
+            } else {
+                vec![entry.path()]
+            }
+        })
+        .collect()
+}
+
 /// Files below the directory of uploads.
 fn stored(service: &Service) -> usize {
-    fn count(path: &Path) -> usize {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries
-            .map(|entry| {
-                let is_folder = entry.file_type().unwrap().is_dir();
-                if is_folder { count(&entry.path()) } else { 1 }
-            })
-            .sum()
-    }
-    count(&service.roots.state().join("uploads"))
+    walk(&service.roots.state().join("uploads")).len()
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_those_uploaded_are_refused() {
+    let mut service = Service::start(roots()).await;
+    service
+        .client
+        .upload("a.txt", b"what was sent".to_vec())
+        .await;
+    let uploads = service.roots.state().join("uploads");
+    let file = walk(&uploads).pop().expect("the upload is stored");
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, "what somebody put there").unwrap();
+    service.add_worker("cpu:0");
+    let id = service
+        .client
+        .submit(&job(&json!({"upload": "a.txt"})))
+        .await;
+    let error = service.client.failed(id).await;
+    assert_eq!(error.code, DataDiffers, "{error:?}");
+    assert!(error.detail.contains("upload it again"), "{error:?}");
+    service.finish().await;
 }
 
 #[tokio::test]

@@ -85,7 +85,19 @@ impl Host {
             join: method.join.as_deref(),
             offsets,
         };
-        Ok(tokenize(&source, &reading, &self.tokens, &self.digests)?)
+        let tokens = tokenize(&source, &reading, &self.tokens, &self.digests)?;
+        match &dataset.upload_digest {
+            Some(digest) if digest != tokens.data_digest() => {
+                let detail = format!(
+                    "the bytes of the upload {} on this worker are {}, not {digest}: upload it \
+                     again, and let all nodes see the same directory of uploads",
+                    dataset.name(),
+                    tokens.data_digest()
+                );
+                Err(Failure::error(ErrorCode::DataDiffers, detail))
+            }
+            _ => Ok(tokens),
+        }
     }
 }
 

@@ -1,21 +1,19 @@
 //! Which documents got worse.
 
-use std::process::ExitCode;
-
-use assay_api::{DatasetResult, DocumentRow, JobId, JobResult};
+use assay_api::{DatasetRef, DatasetResult, DocumentRow, Job, JobId, JobResult};
 use serde::Serialize;
 
-use super::{PAGE, mean, parsed, path, query};
+use super::{PAGE, mean, options, parsed, path, query};
 use crate::client::{Client, ClientError, Retry};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Failure;
 use crate::method::describe;
 use crate::numbers::{counted, grouped, signed};
 use crate::table::{self, Column};
-use crate::{output, results};
+use crate::{ended, jobs, output, results};
 
 /// What to compare.
-pub(super) struct Comparison {
-    pub(super) job: JobId,
+pub(super) struct Comparison<'a> {
+    pub(super) job: &'a Job,
     pub(super) baseline: JobId,
     pub(super) dataset: String,
     pub(super) method: usize,
@@ -28,6 +26,9 @@ struct Report {
     job: JobId,
     baseline: JobId,
     dataset: String,
+    /// Its name in the baseline, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_dataset: Option<String>,
     method: assay_api::Method,
     documents: u64,
     worse: u64,
@@ -61,11 +62,12 @@ const COLUMNS: [Column; 6] = [
     Column::number("difference", 0),
 ];
 
-impl Comparison {
-    pub(super) async fn run(&self, client: &Client, json: bool) -> Outcome {
-        let now = results::get(client, self.job, Retry::Interrupted)
+impl Comparison<'_> {
+    pub(super) async fn run(&self, client: &Client, json: bool) -> Result<(), Failure> {
+        let now = results::get(client, self.job.id, Retry::Always)
             .await?
             .value;
+        let baseline_job = jobs::get(client, self.baseline, Retry::Always).await?.value;
         let before = results::get(client, self.baseline, Retry::Always)
             .await?
             .value;
@@ -83,16 +85,28 @@ impl Comparison {
                 describe(method)
             ))
         })?;
-        let row = self.row(&now, self.method, "job")?;
-        let baseline = self.row(&before, other, "baseline")?;
-        let warnings = comparable(row, baseline, &now, &before).map_err(Failure::Failed)?;
+        let row = named(&now, self.method, &self.dataset)
+            .ok_or_else(|| Failure::Failed(format!("the job has no dataset {:?}", self.dataset)))?;
+        has_ended(row, self.job, "the job").map_err(Failure::Failed)?;
+        let baseline = counterpart(row, &before, other, &baseline_job).map_err(Failure::Failed)?;
+        has_ended(baseline, &baseline_job, "the baseline").map_err(Failure::Failed)?;
+        let mut warnings = comparable(row, baseline, &now, &before).map_err(Failure::Failed)?;
+        same_options(
+            requested(self.job, &row.name),
+            requested(&baseline_job, &baseline.name),
+        )
+        .map_err(Failure::Failed)?;
+        if let Some(why) = ended::why(&baseline_job, "the baseline") {
+            warnings.push(format!("{why}; it had ended on this dataset before"));
+        }
 
-        let rows = self.documents(client, self.job, self.method).await?;
-        let baselines = self.documents(client, self.baseline, other).await?;
+        let rows = documents(client, self.job.id, &row.name, self.method).await?;
+        let baselines = documents(client, self.baseline, &baseline.name, other).await?;
         let mut report = Report {
-            job: self.job,
+            job: self.job.id,
             baseline: self.baseline,
             dataset: self.dataset.clone(),
+            baseline_dataset: Some(baseline.name.clone()).filter(|name| *name != row.name),
             method: method.clone(),
             documents: rows.len() as u64,
             worse: 0,
@@ -112,41 +126,89 @@ impl Comparison {
         } else {
             output::line(render(&report, output::width()));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
+}
 
-    /// The row of the dataset under a method.
-    fn row<'a>(
-        &self,
-        result: &'a JobResult,
-        method: usize,
-        which: &str,
-    ) -> Result<&'a DatasetResult, Failure> {
-        let method = &result.method.as_slice()[method];
-        let mut rows = result.datasets.iter();
-        let row = rows.find(|row| row.name == self.dataset && row.method == *method);
-        let row = row.ok_or_else(|| {
-            Failure::Failed(format!("the {which} has no dataset {:?}", self.dataset))
-        })?;
-        if row.nll.is_none() {
-            return Err(Failure::Failed(format!(
-                "the {which} has not ended on {:?}; wait until it has",
-                self.dataset
-            )));
+async fn documents(
+    client: &Client,
+    job: JobId,
+    dataset: &str,
+    method: usize,
+) -> Result<Vec<DocumentRow>, ClientError> {
+    let pairs = query(dataset, method);
+    let page = client.rows(&path(job), &pairs, None, PAGE).await?;
+    parsed(&page.items)
+}
+
+/// The rows of the datasets under a method.
+fn rows_of(result: &JobResult, method: usize) -> impl Iterator<Item = &DatasetResult> {
+    let method = &result.method.as_slice()[method];
+    let rows = result.datasets.iter();
+    rows.filter(move |row| row.method == *method)
+}
+
+fn named<'a>(result: &'a JobResult, method: usize, name: &str) -> Option<&'a DatasetResult> {
+    rows_of(result, method).find(|row| row.name == name)
+}
+
+/// The row of the baseline to hold against `row`: that of the same name, else the only one of
+/// the same digest.
+fn counterpart<'a>(
+    row: &DatasetResult,
+    before: &'a JobResult,
+    method: usize,
+    job: &Job,
+) -> Result<&'a DatasetResult, String> {
+    if let Some(found) = named(before, method, &row.name) {
+        return Ok(found);
+    }
+    let equal = rows_of(before, method).filter(|other| other.digest == row.digest);
+    match equal.collect::<Vec<_>>().as_slice() {
+        [one] => Ok(one),
+        [] => Err(ended::why(job, "the baseline").unwrap_or_else(|| {
+            format!(
+                "the baseline has no dataset {:?}, and none of the same bytes",
+                row.name
+            )
+        })),
+        several => {
+            let names: Vec<_> = several.iter().map(|other| other.name.as_str()).collect();
+            Err(format!(
+                "the baseline has no dataset {:?}, and several of the same bytes ({}); give it \
+                 the same name in both",
+                row.name,
+                names.join(", ")
+            ))
         }
-        Ok(row)
     }
+}
 
-    async fn documents(
-        &self,
-        client: &Client,
-        job: JobId,
-        method: usize,
-    ) -> Result<Vec<DocumentRow>, ClientError> {
-        let pairs = query(&self.dataset, method);
-        let page = client.rows(&path(job), &pairs, None, PAGE).await?;
-        parsed(&page.items)
+fn has_ended(row: &DatasetResult, job: &Job, which: &str) -> Result<(), String> {
+    if row.nll.is_some() {
+        return Ok(());
     }
+    Err(ended::why(job, which)
+        .unwrap_or_else(|| format!("{which} has not ended on {:?}; wait until it has", row.name)))
+}
+
+/// The dataset as the job has it, with its options.
+fn requested<'a>(job: &'a Job, name: &str) -> Option<&'a DatasetRef> {
+    job.datasets.iter().find(|dataset| dataset.name() == name)
+}
+
+/// Refuses other documents of the same bytes.
+fn same_options(now: Option<&DatasetRef>, before: Option<&DatasetRef>) -> Result<(), String> {
+    let (Some(now), Some(before)) = (now, before) else {
+        return Err("the job does not say how its dataset was taken".to_owned());
+    };
+    let Some((option, now, before)) = options::difference(now, before) else {
+        return Ok(());
+    };
+    Err(format!(
+        "the dataset was taken in another way: {option} is {now}, in the baseline {before}; score \
+         both with the same options"
+    ))
 }
 
 fn mean_of(row: &DatasetResult) -> Option<f64> {
@@ -261,6 +323,10 @@ fn render(report: &Report, width: Option<usize>) -> String {
         );
         lines.push(output::labelled("", &text, width));
     }
+    if let Some(name) = &report.baseline_dataset {
+        let text = format!("in the baseline the dataset is {name:?}");
+        lines.push(output::labelled("", &text, width));
+    }
     for warning in &report.warnings {
         lines.push(output::labelled("warning: ", warning, width));
     }
@@ -300,6 +366,7 @@ mod tests {
             job: JobId::nil(),
             baseline: JobId::nil(),
             dataset: "d".to_owned(),
+            baseline_dataset: None,
             method: assay_api::Method::rolling(8),
             documents: 4,
             worse: 0,

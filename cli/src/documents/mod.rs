@@ -1,18 +1,17 @@
 //! `assay documents`.
 
 mod compare;
-
-use std::process::ExitCode;
+mod options;
 
 use assay_api::{DatasetRef, DocumentRow, Job, JobId, Page};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::client::{Client, ClientError, Retry, ServerArgs, job_id};
+use crate::client::{ClientError, Retry, ServerArgs, job_id};
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::numbers::{grouped, measure};
-use crate::output;
 use crate::table::{self, Column, NOTHING};
+use crate::{ended, jobs, method, output};
 
 /// The server's largest page.
 const PAGE: u64 = 10_000;
@@ -20,7 +19,8 @@ const PAGE: u64 = 10_000;
 /// List the documents of a dataset with their numbers, or those that got worse than in another job.
 ///
 /// With --against, the mean NLL of each document is held against that in a baseline job; the
-/// dataset, the method and the tokens of each document must be the same in both.
+/// dataset with its options, the method and the tokens of each document must be the same in both.
+/// The baseline's dataset is the one of the same name, else the only one of the same bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Documents {
@@ -30,9 +30,9 @@ pub(crate) struct Documents {
     /// Name of the dataset in the results [default: the job's only one]
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Which of the job's methods, from 0
-    #[arg(long, value_name = "INDEX", default_value_t = 0)]
-    method: usize,
+    /// Which of the job's methods, from 0, or the convention of the only one that has it
+    #[arg(long, value_name = "INDEX|CONVENTION", default_value = "0", value_parser = method::which)]
+    method: method::Which,
     /// Only the N documents of the highest mean NLL; with --against those that got worse most
     /// [default with --against: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -63,18 +63,23 @@ const COLUMNS: [Column; 7] = [
 
 pub(crate) async fn run(documents: &Documents) -> Outcome {
     let client = documents.server.client();
-    let dataset = dataset(&client, documents.id, documents.dataset.as_deref()).await?;
+    let job = jobs::get(&client, documents.id, Retry::Interrupted)
+        .await?
+        .value;
+    let dataset = dataset(&job, documents.dataset.as_deref())?;
+    let method = documents.method.index(job.method.as_slice())?;
     if let Some(baseline) = documents.against {
         let comparison = compare::Comparison {
-            job: documents.id,
+            job: &job,
             baseline,
             dataset,
-            method: documents.method,
+            method,
             worst: documents.worst.unwrap_or(20),
         };
-        return comparison.run(&client, documents.json).await;
+        comparison.run(&client, documents.json).await?;
+        return ended::outcome(&job);
     }
-    let mut pairs = query(&dataset, documents.method);
+    let mut pairs = query(&dataset, method);
     let limit = documents.worst.or(documents.limit);
     let limit = limit.or((!documents.json).then_some(100));
     if documents.worst.is_some() {
@@ -85,10 +90,10 @@ pub(crate) async fn run(documents: &Documents) -> Outcome {
         .await?;
     if documents.json {
         output::json(&page);
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        show(&job, &page, documents.worst.is_some())?;
     }
-    show(&page, documents.worst.is_some())?;
-    Ok(ExitCode::SUCCESS)
+    ended::outcome(&job)
 }
 
 fn path(job: JobId) -> String {
@@ -103,18 +108,10 @@ fn query(dataset: &str, method: usize) -> Vec<(&'static str, Option<String>)> {
 }
 
 /// The dataset named, or the only one of the job.
-pub(crate) async fn dataset(
-    client: &Client,
-    job: JobId,
-    given: Option<&str>,
-) -> Result<String, Failure> {
+pub(crate) fn dataset(job: &Job, given: Option<&str>) -> Result<String, Failure> {
     if let Some(name) = given {
         return Ok(name.to_owned());
     }
-    let job: Job = client
-        .get(&format!("/jobs/{job}"), Retry::Interrupted)
-        .await?
-        .value;
     match job.datasets.as_slice() {
         [one] => Ok(one.name().to_owned()),
         several => {
@@ -139,10 +136,12 @@ pub(crate) fn parsed<T: DeserializeOwned>(rows: &[Box<RawValue>]) -> Result<Vec<
         .collect()
 }
 
-fn show(page: &Page<Box<RawValue>>, worst: bool) -> Result<(), ClientError> {
+fn show(job: &Job, page: &Page<Box<RawValue>>, worst: bool) -> Result<(), ClientError> {
     let items: Vec<DocumentRow> = parsed(&page.items)?;
     if items.is_empty() {
-        output::line("no documents yet: they are listed when the dataset has ended");
+        if ended::why(job, "").is_none() {
+            output::line("no documents yet: they are listed when the dataset has ended");
+        }
         return Ok(());
     }
     let rows: Vec<_> = items.iter().map(row).collect();

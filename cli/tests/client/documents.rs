@@ -40,9 +40,26 @@ fn result(id: &str, digest: &str, window: u32) -> (u16, String) {
     (200, result.to_string())
 }
 
+/// A job with this dataset.
+fn job_of(state: &str, dataset: &Value, error: &str) -> (u16, String) {
+    let mut of: Value = serde_json::from_str(&job(state, 30, error)).unwrap();
+    of["datasets"] = json!([dataset]);
+    (200, of.to_string())
+}
+
+fn named(name: &str) -> (u16, String) {
+    let dataset = json!({"name": name, "path": "d.jsonl"});
+    job_of("succeeded", &dataset, "null")
+}
+
+const FAILURE: &str =
+    r#"{"code": "E4003", "detail": "line 3 is not JSON", "field": "datasets[0]"}"#;
+const FAILED: &str = " failed (E4003): datasets[0]: line 3 is not JSON\n";
+
 #[tokio::test]
 async fn pages_of_documents_become_one_list() {
     let answers = [
+        named("a b"),
         page(&[document(0, 20), document(1, 30)], Some("2")),
         page(&[document(2, 10)], None),
     ];
@@ -56,7 +73,11 @@ async fn pages_of_documents_become_one_list() {
     let path = format!("GET /jobs/{ID}/documents?dataset=a+b&method=1&limit=10000");
     assert_eq!(
         script.lock().unwrap().requests,
-        [format!("{path} "), format!("{path}&cursor=2 ")]
+        [
+            format!("GET /jobs/{ID} "),
+            format!("{path} "),
+            format!("{path}&cursor=2 ")
+        ]
     );
 }
 
@@ -89,7 +110,9 @@ async fn documents_are_held_against_a_baseline() {
         page(&rows, None)
     };
     let answers = [
+        named("d"),
         result(ID, "sha256:1", 8),
+        named("d"),
         result(BASELINE, "sha256:1", 8),
         rows([20, 25, 10]),
         rows([20, 15, 15]),
@@ -110,6 +133,33 @@ async fn documents_are_held_against_a_baseline() {
     assert_eq!(report["items"][0]["index"], 1);
     assert_eq!(report["items"][0]["difference"], 1.0);
     assert_eq!(report["worse"], 1);
+    assert_eq!(report.get("baseline_dataset"), None);
+
+    // Under another name it is found by its digest.
+    let renamed = |(status, result): (u16, String)| {
+        let mut result: Value = serde_json::from_str(&result).unwrap();
+        result["datasets"][0]["name"] = json!("e");
+        (status, result.to_string())
+    };
+    let mut answers = answers.clone();
+    answers[2] = named("e");
+    answers[3] = renamed(result(BASELINE, "sha256:1", 8));
+    let (output, script) = assay(&arguments, &answers).await;
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["baseline_dataset"], "e");
+    let path = format!("GET /jobs/{BASELINE}/documents?dataset=e&method=0&limit=10000 ");
+    assert_eq!(script.lock().unwrap().requests[5], path);
+    answers[3] = renamed(result(BASELINE, "sha256:2", 8));
+    let (output, _) = assay(&arguments, &answers[..4]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("none of the same bytes"));
+
+    // What a baseline had scored before it failed is good.
+    answers[2] = job_of("failed", &json!({"name": "d", "path": "d.jsonl"}), FAILURE);
+    answers[3] = result(BASELINE, "sha256:1", 8);
+    let (output, _) = assay(&arguments, &answers).await;
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("the baseline failed (E4003)"));
 }
 
 #[tokio::test]
@@ -119,11 +169,114 @@ async fn what_cannot_be_compared_is_exit_code_1() {
         (result(BASELINE, "sha256:2", 8), "its digest differs"),
         (result(BASELINE, "sha256:1", 16), "no such method"),
     ] {
-        let answers = [result(ID, "sha256:1", 8), baseline];
+        let answers = [named("d"), result(ID, "sha256:1", 8), named("d"), baseline];
         let (output, _) = assay(&arguments, &answers).await;
         assert_eq!(output.status.code(), Some(1));
         let errors = text(&output.stderr);
         assert!(errors.contains(words), "{errors}");
+    }
+}
+
+#[tokio::test]
+async fn another_choice_of_documents_is_not_compared() {
+    let arguments = ["documents", ID, "--dataset=d", "--against", BASELINE];
+    for (options, words) in [
+        (
+            json!({"sample": {"documents": 3, "seed": 7}}),
+            "sample is none, in the baseline 3:7;",
+        ),
+        (
+            json!({"limit_documents": 3}),
+            "limit_documents is none, in the baseline 3;",
+        ),
+        (
+            json!({"field": "body"}),
+            "field is text, in the baseline body;",
+        ),
+    ] {
+        let mut dataset = json!({"name": "d", "path": "d.jsonl"});
+        let fields = dataset.as_object_mut().unwrap();
+        fields.extend(options.as_object().unwrap().clone());
+        let answers = [
+            named("d"),
+            result(ID, "sha256:1", 8),
+            job_of("succeeded", &dataset, "null"),
+            result(BASELINE, "sha256:1", 8),
+        ];
+        let (output, _) = assay(&arguments, &answers).await;
+        assert_eq!(output.status.code(), Some(1));
+        let errors = text(&output.stderr);
+        assert!(errors.contains(words), "{errors}");
+    }
+}
+
+#[tokio::test]
+async fn a_baseline_that_failed_is_not_waited_for() {
+    let (status, unscored) = result(BASELINE, "sha256:1", 8);
+    let mut unscored: Value = serde_json::from_str(&unscored).unwrap();
+    unscored["complete"] = json!(false);
+    unscored["datasets"][0]["nll"] = Value::Null;
+    let dataset = json!({"name": "d", "path": "d.jsonl"});
+    let arguments = ["documents", ID, "--against", BASELINE];
+    for (state, error, words) in [
+        ("failed", FAILURE, FAILED),
+        ("cancelled", "null", "the baseline was cancelled"),
+        ("running", "null", "wait until it has"),
+    ] {
+        let answers = [
+            named("d"),
+            result(ID, "sha256:1", 8),
+            job_of(state, &dataset, error),
+            (status, unscored.to_string()),
+        ];
+        let (output, _) = assay(&arguments, &answers).await;
+        assert_eq!(output.status.code(), Some(1));
+        let errors = text(&output.stderr);
+        assert!(errors.contains(words), "{errors}");
+    }
+}
+
+#[tokio::test]
+async fn the_lists_of_a_failed_job_say_why_it_failed() {
+    let failed = (200, job("failed", 0, FAILURE));
+    for command in ["documents", "tokens"] {
+        let answers = [failed.clone(), page(&[], None)];
+        let (output, _) = assay(&[command, ID], &answers).await;
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(text(&output.stderr), format!("assay: the job{FAILED}"));
+        assert_eq!(text(&output.stdout), "");
+        let (output, _) = assay(&[command, ID, "--json"], &answers).await;
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(text(&output.stderr), format!("assay: the job{FAILED}"));
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(list, json!({"items": [], "next": null}));
+
+        let answers = [(200, job("running", 0, "null")), page(&[], None)];
+        let (output, _) = assay(&[command, ID], &answers).await;
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains("yet: they are listed when"));
+    }
+    let answers = [failed, page(&[document(0, 20)], None)];
+    let (output, _) = assay(&["documents", ID], &answers).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("2.0000"), "what has ended");
+}
+
+#[tokio::test]
+async fn a_method_may_be_named_by_its_convention() {
+    let mut of: Value = serde_json::from_str(&job("succeeded", 30, "null")).unwrap();
+    of["method"] = json!([
+        {"convention": "rolling", "window": 8},
+        {"convention": "blocks", "window": 8},
+    ]);
+    for command in ["documents", "tokens"] {
+        let answers = [(200, of.to_string()), page(&[], None)];
+        let (_, script) = assay(&[command, ID, "--method=blocks"], &answers).await;
+        let request = script.lock().unwrap().requests[1].clone();
+        assert!(request.contains("&method=1&"), "{request}");
+        let arguments = [command, ID, "--method=strided"];
+        let (output, _) = assay(&arguments, &answers[..1]).await;
+        assert_eq!(output.status.code(), Some(2));
     }
 }
 
@@ -134,7 +287,8 @@ async fn tokens_are_listed() {
         json!({"index": 1, "id": 6, "start": 4, "end": 9, "nll": 0.5, "nll_exact": "2147483648"}),
     ];
     let arguments = ["tokens", ID, "--dataset=d", "--document=3", "--limit=2"];
-    let (output, script) = assay(&arguments, &[page(&tokens, Some("x"))]).await;
+    let answers = [named("d"), page(&tokens, Some("x"))];
+    let (output, script) = assay(&arguments, &answers).await;
     let shown = text(&output.stdout);
     assert!(
         shown.contains("0.5000") && shown.contains("0.6065"),
@@ -143,11 +297,13 @@ async fn tokens_are_listed() {
     assert!(shown.contains("there are more"), "{shown}");
     assert_eq!(
         script.lock().unwrap().requests,
-        [format!(
-            "GET /jobs/{ID}/tokens?dataset=d&document=3&method=0&limit=2 "
-        )]
+        [
+            format!("GET /jobs/{ID} "),
+            format!("GET /jobs/{ID}/tokens?dataset=d&document=3&method=0&limit=2 ")
+        ]
     );
-    let (output, _) = assay(&arguments, &[(422, PROBLEM.to_owned())]).await;
+    let answers = [named("d"), (422, PROBLEM.to_owned())];
+    let (output, _) = assay(&arguments, &answers).await;
     assert_eq!(output.status.code(), Some(3));
 }
 

@@ -1,6 +1,12 @@
 //! Jobs: posted, followed, listed, cancelled.
 
+use std::process::Stdio;
+
+use axum::Router;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
+use tokio::process::Command;
 
 use crate::stand_in::{ID, PROBLEM, assay, job, result, run, text};
 
@@ -171,6 +177,88 @@ async fn jobs_are_listed_and_cancelled() {
         [format!("DELETE /jobs/{ID} ")]
     );
     assert_eq!(text(&output.stdout), format!("{ID} cancelled\n"));
+}
+
+#[tokio::test]
+async fn results_of_a_failed_job_say_why_and_are_exit_code_1() {
+    let error = r#"{"code": "E4003", "detail": "line 3 is not JSON", "field": "datasets[0]"}"#;
+    let why = "the job failed (E4003): datasets[0]: line 3 is not JSON";
+    let unfinished = result().replace("\"complete\": true", "\"complete\": false");
+    let failed = [(200, unfinished.clone()), (200, job("failed", 0, error))];
+    let (output, _) = assay(&["results", ID], &failed).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(text(&output.stderr), format!("assay: {why}\n"));
+    let (output, _) = assay(&["results", ID, "--json"], &failed).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stdout).trim(), unfinished);
+    assert!(text(&output.stderr).contains(why));
+
+    let answers = [&failed[..], &[(200, result())]].concat();
+    let (output, _) = assay(&["results", ID, ID], &answers).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("few clusters"));
+    assert_eq!(text(&output.stderr), format!("assay: {ID}: {why}\n"));
+
+    let answers = [(200, unfinished), (200, job("running", 0, "null"))];
+    let (output, _) = assay(&["results", ID], &answers).await;
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn the_code_of_a_failed_job_is_listed() {
+    let error = r#"{"code": "E4003", "detail": "line 3 is not JSON"}"#;
+    let (one, other) = (job("failed", 0, error), job("running", 500, "null"));
+    let page = format!(r#"{{"items": [{one}, {other}], "next": null}}"#);
+    let (output, _) = assay(&["jobs"], &[(200, page)]).await;
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("error") && shown.contains("E4003"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn a_job_that_has_ended_is_not_cancelled() {
+    let refusal = PROBLEM.replace("422", "409").replace("E0003", "E0011");
+    let ended = job("succeeded", 1000, "null");
+    let answers = [(409, refusal), (200, ended.clone())];
+    let (output, _) = assay(&["cancel", ID], &answers).await;
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let expected = format!("{ID} has ended already: succeeded\n");
+    assert_eq!(text(&output.stdout), expected);
+    let (output, _) = assay(&["cancel", ID, "--json"], &answers).await;
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout).trim(), ended);
+}
+
+#[tokio::test]
+async fn an_interrupted_wait_leaves_the_job() {
+    let running = || async { job("running", 500, "null") };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().fallback(running);
+    tokio::spawn(async { axum::serve(listener, router).await });
+    let mut child = Command::new(env!("CARGO_BIN_EXE_assay"))
+        .args(["submit", "--model=m", "--dataset=d", "--wait"])
+        .args(["--server", &server])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.next_line().await.unwrap().unwrap();
+    assert_eq!(line, "running: 500 of 1,000 tokens");
+    let pid = i32::try_from(child.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
+    let line = lines.next_line().await.unwrap().unwrap();
+    assert_eq!(
+        line,
+        format!("assay: interrupted; the job goes on (`assay cancel {ID}` stops it)")
+    );
+    assert_eq!(child.wait().await.unwrap().code(), Some(130));
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::one_or_many::Object;
+
 /// What the documents of a dataset are.
 ///
 /// How a file holds them follows from its name: JSON lines, or Parquet for `.parquet`; with `.gz`
@@ -198,7 +200,8 @@ struct Options {
     /// Only in answers: `sha256:` of the upload when the job was posted.
     #[schema(read_only)]
     upload_digest: Option<String>,
-    /// The documents themselves, as strings or as records, 1 MB at most.
+    /// The documents themselves, as strings or as records, 1 MB at most. The order of a record's
+    /// keys is not kept, which matters only to a chat template that writes JSON.
     #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
     documents: Option<Vec<Value>>,
     /// What the documents are; the default follows from the name of the file: `jsonl`, `parquet`,
@@ -218,7 +221,8 @@ struct Options {
     /// numbers of each group beside the whole. At most 1,000 groups.
     group_by: Option<String>,
     /// Take a reproducible sample of the documents; not together with `limit_documents`.
-    sample: Option<Sample>,
+    #[schema(value_type = Option<Sample>)]
+    sample: Option<Object<Sample>>,
     /// Take this many documents at most, from the start.
     #[schema(minimum = 1)]
     limit_documents: Option<u64>,
@@ -242,7 +246,7 @@ impl From<Options> for DatasetRef {
             response_field: o.response_field,
             score: o.score,
             group_by: o.group_by,
-            sample: o.sample,
+            sample: o.sample.map(|sample| sample.0),
             limit_documents: o.limit_documents,
             limit_tokens: o.limit_tokens,
         }
@@ -344,5 +348,8 @@ mod tests {
         let error =
             serde_json::from_str::<DatasetRef>(r#"{"path": "a", "fild": "b"}"#).unwrap_err();
         assert!(error.to_string().contains("fild"), "{error}");
+        let list = r#"{"path": "a", "sample": [3, 7]}"#;
+        let error = serde_json::from_str::<DatasetRef>(list).unwrap_err();
+        assert!(error.to_string().contains("expected an object"), "{error}");
     }
 }

@@ -58,11 +58,35 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany::Many)
+                let many: Vec<Object<T>> = Vec::deserialize(SeqAccessDeserializer::new(seq))?;
+                Ok(OneOrMany::Many(many.into_iter().map(|one| one.0).collect()))
             }
         }
 
         deserializer.deserialize_any(ObjectOrList(std::marker::PhantomData))
+    }
+}
+
+/// A value that travels as an object. What serde derives takes a list of the fields' values too.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_any(Fields(std::marker::PhantomData))
     }
 }
 
@@ -92,6 +116,8 @@ mod tests {
             (r#"{"widow":4}"#, "widow"),
             (r#"[{"convention":"block"}]"#, "block"),
             ("7", "an object or a list"),
+            (r#"[["blocks",64]]"#, "expected an object"),
+            ("[[]]", "expected an object"),
         ] {
             let error = serde_json::from_str::<OneOrMany<MethodRequest>>(json).unwrap_err();
             assert!(error.to_string().contains(word), "{error}");

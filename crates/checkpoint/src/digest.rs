@@ -33,7 +33,10 @@ impl DigestCache {
     }
 
     /// SHA-256 of the file, and the state in which it was opened.
-    pub(crate) fn file_in_state(&self, path: &Path) -> io::Result<(String, FileState)> {
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn file_in_state(&self, path: &Path) -> io::Result<(String, FileState)> {
         let mut file = File::open(path)?;
         let state = FileState::of(&file.metadata()?);
         let key = state.key();
@@ -94,7 +97,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// What the file system says of a file's content. Every write changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileState {
+pub struct FileState {
     device: u64,
     inode: u64,
     size: u64,
@@ -103,7 +106,8 @@ pub(crate) struct FileState {
 }
 
 impl FileState {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    /// The state that `metadata` tells of.
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),

@@ -21,7 +21,7 @@ mod tokenizer;
 pub use architecture::{Architecture, LayerSlot, Rope, RopeScaling, Slot};
 pub use chat::{ChatError, ChatTemplate, Rendered};
 pub use checkpoint::Checkpoint;
-pub use digest::DigestCache;
+pub use digest::{DigestCache, FileState};
 pub use error::CheckpointError;
 pub use family::Family;
 pub use inspect::inspect;

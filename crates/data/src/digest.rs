@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use assay_api::{DatasetFormat, Sample};
-use assay_checkpoint::DigestCache;
+use assay_checkpoint::{DigestCache, FileState};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -85,32 +85,66 @@ pub(crate) fn key(source: &Source, reading: &Reading<'_>, data: &str) -> String 
     hex(&Sha256::digest(key))
 }
 
-/// `sha256:` of a dataset, as [`TokenStore::data_digest`](crate::TokenStore::data_digest) says.
-pub(crate) fn data(source: &Source, digests: &DigestCache) -> Result<String, DataError> {
-    let files = match &source.content {
-        Content::Files(files) => files,
-        Content::Inline(documents) => {
-            let mut json = String::new();
-            canonical(&Value::Array(documents.clone()), &mut json);
-            return Ok(digest_text(&Sha256::digest(json)));
-        }
-    };
-    if let [file] = &files[..] {
-        return Ok(format!("sha256:{}", file_digest(file, digests)?));
-    }
-    let mut hasher = Sha256::new();
-    for file in files {
-        hasher.update(file_digest(file, digests)?);
-        hasher.update("\n");
-    }
-    Ok(digest_text(&hasher.finalize()))
+/// A dataset in the state that its digest is of.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    pub(crate) source: Source,
+    /// `sha256:`, as [`TokenStore::data_digest`](crate::TokenStore::data_digest) says.
+    pub(crate) digest: String,
 }
 
-fn file_digest(file: &SourceFile, digests: &DigestCache) -> Result<String, DataError> {
+impl Pinned {
+    /// Takes the digest of a dataset, and notes the state of each file.
+    pub(crate) fn new(source: &Source, digests: &DigestCache) -> Result<Self, DataError> {
+        let mut source = source.clone();
+        let digest = match &mut source.content {
+            Content::Files(files) => {
+                let each = files.iter_mut().map(|file| {
+                    let (digest, state) = file_digest(file, digests)?;
+                    file.state = Some(state);
+                    Ok(digest)
+                });
+                of_files(&each.collect::<Result<Vec<_>, DataError>>()?)
+            }
+            Content::Inline(documents) => {
+                let mut json = String::new();
+                canonical(&Value::Array(documents.clone()), &mut json);
+                digest_text(&Sha256::digest(json))
+            }
+        };
+        Ok(Self { source, digest })
+    }
+
+    /// Refuses a dataset that was written to, or replaced, since: what was read may have been
+    /// another state, even if the files are by now what they were.
+    pub(crate) fn check(&self, digests: &DigestCache) -> Result<(), DataError> {
+        let now = Self::new(&self.source, digests)?;
+        if now.digest == self.digest && now.source.files() == self.source.files() {
+            return Ok(());
+        }
+        Err(DataError::Changed {
+            file: self.source.label(),
+        })
+    }
+}
+
+fn of_files(digests: &[String]) -> String {
+    if let [digest] = digests {
+        return format!("sha256:{digest}");
+    }
+    let mut hasher = Sha256::new();
+    for digest in digests {
+        hasher.update(digest);
+        hasher.update("\n");
+    }
+    digest_text(&hasher.finalize())
+}
+
+fn file_digest(file: &SourceFile, digests: &DigestCache) -> Result<(String, FileState), DataError> {
     // Opening a pipe would wait for a writer that may never come.
     let hex = match fs::metadata(&file.path) {
         Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
-        Ok(_) => digests.file(&file.path),
+        Ok(_) => digests.file_in_state(&file.path),
         Err(error) => Err(error),
     };
     hex.map_err(|error| unreadable(&file.name, error))
@@ -160,6 +194,33 @@ mod tests {
             lock.contains(&entry),
             "Cargo.lock has another version; follow it"
         );
+    }
+
+    /// The path leads to other bytes while it is read, and back before anybody looks again.
+    #[test]
+    fn what_is_read_is_what_the_digest_is_of() {
+        use crate::reader::Bytes;
+
+        let dir = tempfile::tempdir().unwrap();
+        let digests = DigestCache::new(&dir.path().join("digests"));
+        let path = dir.path().join("a.txt");
+        fs::write(&path, "one").unwrap();
+        let dataset = assay_api::DatasetRef::at(path.to_str().unwrap());
+        let source = Source::local(&dataset).unwrap();
+        let pinned = Pinned::new(&source, &digests).unwrap();
+        let file = &pinned.source.files()[0];
+        assert_eq!(Bytes::open(file).unwrap().text().unwrap(), "one");
+        assert!(pinned.check(&digests).is_ok());
+
+        let (aside, other) = (dir.path().join("aside"), dir.path().join("other"));
+        fs::write(&other, "two").unwrap();
+        fs::rename(&path, &aside).unwrap();
+        fs::rename(&other, &path).unwrap();
+        let refused = Bytes::open(file).err().unwrap();
+        assert!(matches!(refused, DataError::Changed { .. }), "{refused}");
+        fs::rename(&aside, &path).unwrap();
+        let refused = pinned.check(&digests).unwrap_err();
+        assert!(matches!(refused, DataError::Changed { .. }), "{refused}");
     }
 
     #[test]

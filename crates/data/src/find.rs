@@ -25,10 +25,8 @@ pub(crate) fn files(root: &Root, path: &str) -> Result<Vec<SourceFile>, SourceEr
             walk.files
         }
         Ok(_) => {
-            return Ok(vec![SourceFile {
-                path: root.file(path)?,
-                name: joined(Path::new(path).components()),
-            }]);
+            let name = joined(Path::new(path).components());
+            return Ok(vec![SourceFile::new(name, root.file(path)?)]);
         }
         Err(PathError::Missing(_)) if has_wildcard(path) => matches(root, path)?,
         Err(error) => return Err(error.into()),
@@ -231,10 +229,8 @@ impl<'a> Walk<'a> {
         if self.files.len() == MAX_FILES {
             return Err(self.too_many());
         }
-        self.files.push(SourceFile {
-            path: self.root.file(name)?,
-            name: name.to_owned(),
-        });
+        let path = self.root.file(name)?;
+        self.files.push(SourceFile::new(name.to_owned(), path));
         Ok(())
     }
 

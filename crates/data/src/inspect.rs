@@ -8,7 +8,7 @@ use assay_checkpoint::{ChatTemplate, DigestCache, TextTokenizer};
 use assay_scoring::count_words;
 use sha2::{Digest, Sha256};
 
-use crate::digest;
+use crate::digest::Pinned;
 use crate::documents::Document;
 use crate::encode::{Tokens, Wants};
 use crate::error::DataError;
@@ -31,7 +31,8 @@ pub fn inspect(
     digests: &DigestCache,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<DatasetInspection, DataError> {
-    let digest = digest::data(source, digests)?;
+    let pinned = Pinned::new(source, digests)?;
+    let source = &pinned.source;
     let wants = Wants {
         offsets: false,
         counted: tokenizer.is_some() && source.is_masked(),
@@ -46,12 +47,8 @@ pub fn inspect(
             counts.add(source, document, tokens, tokenizer.is_some())?;
         }
     }
-    if digest::data(source, digests)? != digest {
-        return Err(DataError::Changed {
-            file: source.label(),
-        });
-    }
-    counts.inspection(source, digest, tokenizer.is_some())
+    pinned.check(digests)?;
+    counts.inspection(source, pinned.digest.clone(), tokenizer.is_some())
 }
 
 #[derive(Default)]

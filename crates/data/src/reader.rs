@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
 
+use assay_checkpoint::FileState;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::container::Compression;
@@ -27,7 +27,8 @@ impl Bytes {
     /// Opens a file.
     pub(crate) fn open(file: &SourceFile) -> Result<Self, DataError> {
         let compression = Compression::of(&file.name);
-        let inner = open(&file.path, compression).map_err(|error| unreadable(&file.name, error))?;
+        let inner = decompressed(open(file)?, compression);
+        let inner = inner.map_err(|error| unreadable(&file.name, error))?;
         Ok(Self {
             name: file.name.clone(),
             compression,
@@ -114,7 +115,7 @@ impl Bytes {
 pub(crate) fn seekable(file: &SourceFile) -> Result<File, DataError> {
     let os = |error| unreadable(&file.name, error);
     if Compression::of(&file.name) == Compression::None {
-        return File::open(&file.path).map_err(os);
+        return open(file);
     }
     let mut bytes = Bytes::open(file)?;
     let mut spool = tempfile::tempfile().map_err(os)?;
@@ -146,8 +147,21 @@ pub(crate) fn seekable(file: &SourceFile) -> Result<File, DataError> {
     Ok(spool)
 }
 
-fn open(path: &Path, compression: Compression) -> io::Result<Box<dyn BufRead>> {
-    let file = File::open(path)?;
+/// Opens a file in the state that its digest is of. The path may lead elsewhere by now, and be
+/// back when the digest is taken again.
+fn open(file: &SourceFile) -> Result<File, DataError> {
+    let os = |error| unreadable(&file.name, error);
+    let opened = File::open(&file.path).map_err(os)?;
+    let state = FileState::of(&opened.metadata().map_err(os)?);
+    if file.state.is_some_and(|pinned| pinned != state) {
+        return Err(DataError::Changed {
+            file: file.name.clone(),
+        });
+    }
+    Ok(opened)
+}
+
+fn decompressed(file: File, compression: Compression) -> io::Result<Box<dyn BufRead>> {
     let is_empty = file.metadata()?.len() == 0;
     let file = BufReader::with_capacity(BUFFER, file);
     if is_empty && compression != Compression::None {

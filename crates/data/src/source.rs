@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use assay_api::{DatasetFormat, DatasetRef, ErrorCode, Sample, Score, format_of};
+use assay_checkpoint::FileState;
 use serde_json::Value;
 
 use crate::container::is_parquet;
@@ -40,6 +41,18 @@ pub struct SourceFile {
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
+    /// The state that its digest is of; whoever reads it takes it in no other.
+    pub(crate) state: Option<FileState>,
+}
+
+impl SourceFile {
+    pub(crate) fn new(name: String, path: PathBuf) -> Self {
+        Self {
+            name,
+            path,
+            state: None,
+        }
+    }
 }
 
 /// Why a request's dataset is refused before anything of it is read. The texts name no path of
@@ -172,7 +185,7 @@ impl Source {
                 let path = uploads.path(digest).filter(|path| path.is_file());
                 let path = path.ok_or_else(|| SourceError::UploadGone(name.clone()))?;
                 let name = name.clone();
-                Content::Files(vec![SourceFile { name, path }])
+                Content::Files(vec![SourceFile::new(name, path)])
             }
             (None, None, Some(documents)) => Content::Inline(documents.clone()),
             _ => return Err(SourceError::NotOne),

@@ -6,7 +6,7 @@ use std::path::Path;
 use assay_checkpoint::{ChatTemplate, DigestCache, TextTokenizer};
 use assay_scoring::count_words;
 
-use crate::digest;
+use crate::digest::{self, Pinned};
 use crate::documents::Document;
 use crate::encode::{Tokens, Wants};
 use crate::error::DataError;
@@ -50,23 +50,20 @@ pub fn tokenize(
             file: source.label(),
         });
     }
-    let data_digest = digest::data(source, digests)?;
-    let key = digest::key(source, reading, &data_digest);
+    let pinned = Pinned::new(source, digests)?;
+    let data_digest = &pinned.digest;
+    let key = digest::key(source, reading, data_digest);
     let with_offsets = cache_dir.join(format!("{key}.offsets.tokens"));
     let without = cache_dir.join(format!("{key}.tokens"));
-    let open = |path: &Path| TokenStore::open(path, &data_digest, &key);
+    let open = |path: &Path| TokenStore::open(path, data_digest, &key);
     // A file with offsets serves those who need none, too.
     let without_offsets = || open(&without).filter(|_| !reading.offsets);
     let cached = without_offsets().or_else(|| open(&with_offsets));
     if let Some(store) = cached {
         return Ok(store);
     }
-    let (writer, groups) = Builder::new(source, reading, cache_dir)?.build()?;
-    if digest::data(source, digests)? != data_digest {
-        return Err(DataError::Changed {
-            file: source.label(),
-        });
-    }
+    let (writer, groups) = Builder::new(&pinned.source, reading, cache_dir)?.build()?;
+    pinned.check(digests)?;
     let path = if reading.offsets {
         with_offsets
     } else {

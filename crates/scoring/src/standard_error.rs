@@ -48,19 +48,28 @@ impl ClusteredError {
     /// What to say of few clusters.
     pub(crate) fn warning(&self, layout: &ClusterLayout) -> Option<String> {
         let what = match layout {
-            ClusterLayout::Documents { .. } => "documents",
-            ClusterLayout::Spans { .. } => "spans of the one document",
+            ClusterLayout::Documents { .. } => "document",
+            ClusterLayout::Spans { .. } => "span",
+        };
+        let of = match layout {
+            ClusterLayout::Documents { .. } => "",
+            ClusterLayout::Spans { .. } => " of the one document",
         };
         let clusters = self.clusters;
+        let (s, have) = if clusters == 1 {
+            ("", "has")
+        } else {
+            ("s", "have")
+        };
         if clusters < FEWEST_CLUSTERS {
             Some(format!(
-                "no standard error: only {clusters} {what} have scored tokens, fewer than \
-                 {FEWEST_CLUSTERS}"
+                "no standard error: only {clusters} {what}{s}{of} {have} scored tokens, fewer \
+                 than {FEWEST_CLUSTERS}"
             ))
         } else if clusters < FEW_CLUSTERS {
             Some(format!(
-                "the standard error rests on only {clusters} {what} with scored tokens, fewer \
-                 than {FEW_CLUSTERS}, and may be too small"
+                "the standard error rests on only {clusters} {what}{s}{of} with scored tokens, \
+                 fewer than {FEW_CLUSTERS}, and may be too small"
             ))
         } else {
             None

@@ -32,6 +32,8 @@ const STACK_PER_STEP: usize = 256;
 /// [`TIME_PER_MESSAGE`]. A usual one takes less than a millisecond.
 const TIME: Duration = Duration::from_secs(10);
 const TIME_PER_MESSAGE: Duration = Duration::from_millis(100);
+/// The most time for one document: whoever renders it waits.
+const MOST_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a text, to which each byte of the messages adds [`OUTPUT_PER_BYTE`].
 const OUTPUT: usize = 16 << 20;
 const OUTPUT_PER_BYTE: usize = 8;
@@ -213,6 +215,7 @@ pub(super) fn in_bounds<T: Send + 'static>(
         .map_err(|error| failed(format!("no thread can be started ({error})")))?;
     let count = u32::try_from(messages.len()).unwrap_or(u32::MAX);
     let patience = TIME.saturating_add(TIME_PER_MESSAGE.saturating_mul(count));
+    let patience = patience.min(MOST_TIME);
     match result.recv_timeout(patience) {
         Ok(result) => result,
         Err(RecvTimeoutError::Timeout) => Err(ChatError::Exhausted {
