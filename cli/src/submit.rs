@@ -8,6 +8,7 @@ use assay_api::{DatasetRef, DtypeRequest, Job, JobId, JobRequest, MethodRequest}
 use clap::ValueEnum;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{Answer, Client, ClientError, Retry, ServerArgs};
 use crate::dataset::{DatasetArg, DatasetOptions, dataset};
@@ -267,9 +268,12 @@ pub(crate) async fn run(submit: &Submit) -> Outcome {
     }
     let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
     let ended = Cell::new(0);
+    // From here on, and not from the first poll on: what is printed below may be answered at once.
+    let mut interrupt = signal(SignalKind::interrupt())
+        .map_err(|error| Failure::Failed(format!("cannot listen for SIGINT: {error}")))?;
     tokio::select! {
         outcome = wait(&client, jobs, submit.json, &ended) => outcome,
-        Ok(()) = tokio::signal::ctrl_c() => {
+        _ = interrupt.recv() => {
             Err(Failure::Interrupted(interrupted(&ids[ended.get()..])))
         }
     }

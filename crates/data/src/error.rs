@@ -111,7 +111,7 @@ pub enum DataError {
     /// The documents have tokens, and none of them counts.
     #[error(
         "{file}: none of the {documents} documents taken has a token that counts; give some \
-         responses, or score all tokens by `\"score\": \"all\"`"
+         turns of the assistant or responses, or score all tokens by `\"score\": \"all\"`"
     )]
     NothingCounted {
         /// The dataset.

@@ -20,7 +20,16 @@ pub(super) fn by_prefixes(
         .filter(|(_, message)| message.is_assistant)
     {
         let unstable = ChatError::NotPrefixStable { message: index };
-        let prompt = engine.render(&messages[..index], true)?;
+        let prompt =
+            engine
+                .render(&messages[..index], true)
+                .map_err(|error| match (index, error) {
+                    // What fails is not these messages, but that there are none.
+                    (0, ChatError::Failed { .. } | ChatError::Raised { .. }) => {
+                        ChatError::NothingBefore
+                    }
+                    (_, error) => error,
+                })?;
         let longer;
         let full = if index + 1 == messages.len() {
             text

@@ -47,6 +47,13 @@ pub enum ChatError {
         /// Index of the assistant's message.
         message: usize,
     },
+    /// The assistant speaks first, and the template takes no conversation without messages.
+    #[error(
+        "the assistant speaks first, and the chat template fails without a message before it, so \
+         where the assistant's text begins is not known; begin with another role, use \
+         `\"score\": \"all\"`, or mark it in the template with `{{% generation %}}`"
+    )]
+    NothingBefore,
 }
 
 impl ChatError {

@@ -158,6 +158,20 @@ fn values_and_json_render_alike() {
     assert_eq!(text, r#"{"b": 1, "a": [{"z": 1, "y": 2}]}"#);
 }
 
+#[test]
+fn an_assistant_that_speaks_first_needs_a_template_that_takes_nothing_before() {
+    let messages = json!([{"role": "assistant", "content": "Ahoy."}]);
+    let reads_first = "{% if messages[0].role == 'system' %}S{% endif %}\
+        {% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    let error = template(reads_first).render(&messages, true).unwrap_err();
+    assert_eq!(error, ChatError::NothingBefore);
+    assert!(error.to_string().contains("score"), "{error}");
+    assert!(template(reads_first).render(&messages, false).is_ok());
+    let plain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    let found = template(plain).render(&messages, true).unwrap();
+    assert_eq!(found.assistant.first(), Some(&(0..found.text.len())));
+}
+
 /// Marks are looked for in the text, so a text with the marks in it takes others.
 #[test]
 fn a_text_cannot_forge_the_marks() {
