@@ -116,9 +116,9 @@ impl Slot {
         let host = self.resources.host().clone();
         let planning = tokio::task::spawn_blocking(move || plan_job(&host, &claim));
         let plan = tokio::select! {
-            planned = planning => planned.map_err(|error| internal(&error))?.map_err(none_computed)?,
+            planned = planning => planned.map_err(|error| internal(&error))?.map_err(Interrupted::before)?,
             // Planning leaves nothing behind but caches, so it can be left in the middle.
-            () = lease.stopped() => return Err(none_computed(Failure::Stopped)),
+            () = lease.stopped() => return Err(Interrupted::before(Failure::Stopped)),
         };
         self.commit_plan(fence, &plan).await
     }
@@ -149,9 +149,9 @@ impl Slot {
     ) -> Result<(), Interrupted> {
         let index = shard.index;
         let resources = tokio::select! {
-            opened = self.resources.get(job, &self.stopping) => opened.map_err(none_computed)?,
+            opened = self.resources.get(job, &self.stopping) => opened.map_err(Interrupted::before)?,
             // Digests and tokens of large files take a while; the next attempt finds the caches.
-            () = lease.stopped() => return Err(none_computed(Failure::Stopped)),
+            () = lease.stopped() => return Err(Interrupted::before(Failure::Stopped)),
         };
         let mut work = ShardWork {
             depth: shard.split_depth,
@@ -174,7 +174,7 @@ impl Slot {
     async fn run(&self, shard: u32, work: ShardWork) -> Result<ShardOutcome, Interrupted> {
         let answer = self.device.run(work).await;
         answer.unwrap_or_else(|| {
-            Err(none_computed(Failure::error(
+            Err(Interrupted::before(Failure::error(
                 ErrorCode::ComputeFailed,
                 format!(
                     "the thread of device {} died while it ran shard {shard}",
@@ -199,7 +199,7 @@ impl Slot {
         if recorded.map_err(|error| internal(&error))? {
             Ok(())
         } else {
-            Err(none_computed(Failure::Stopped))
+            Err(Interrupted::before(Failure::Stopped))
         }
     }
 
@@ -272,10 +272,6 @@ impl Slot {
     }
 }
 
-fn none_computed(failure: Failure) -> Interrupted {
-    Interrupted::before(failure)
-}
-
 fn internal(error: &dyn std::error::Error) -> Interrupted {
-    none_computed(Failure::error(ErrorCode::Internal, error.to_string()))
+    Interrupted::before(Failure::error(ErrorCode::Internal, error.to_string()))
 }
