@@ -1,9 +1,9 @@
 # Thin on purpose: what a target does is in scripts/, which sets up what is missing by itself.
 .DEFAULT_GOAL := help
-.PHONY: build check check-long clean demo help setup test
+.PHONY: bench bench-scaling bench-simulation build check check-long clean demo help setup soak test
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand --tabs 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand --tabs 24
 
 demo: build ## Score a real text with a real checkpoint on this machine
 	@scripts/setup-demo.sh
@@ -22,6 +22,20 @@ check: setup ## Check formatting, lints, licences and scripts
 
 check-long: build ## Call every operation of a running service with all sorts of requests
 	@scripts/check-long.sh
+
+soak: build ## Disturb workers at random for half an hour (ASSAY_SOAK_MINUTES) and compare the integers
+	@scripts/soak.sh
+
+bench: build ## Run every benchmark
+	@scripts/setup-demo.sh
+	@scripts/bench.sh
+
+bench-scaling: build ## Measure one job on one device and on two
+	@scripts/setup-demo.sh
+	@scripts/bench-scaling.sh
+
+bench-simulation: setup ## Compare ways to spread a job, in virtual time
+	@scripts/bench-simulation.sh
 
 clean: ## Remove all that was built or fetched
 	rm -rf build target

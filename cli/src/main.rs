@@ -12,16 +12,20 @@ mod ended;
 mod failure;
 mod follow;
 mod inspect;
+mod job;
 mod jobs;
 mod method;
 mod numbers;
 mod output;
+mod plan;
 mod report;
 mod results;
+mod speed;
 mod submit;
 mod table;
 mod tokens;
 mod up;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -42,7 +46,9 @@ enum Command {
     Up(up::Up),
     Doctor(doctor::Doctor),
     Submit(Box<submit::Submit>),
+    Plan(Box<plan::Plan>),
     Jobs(jobs::Jobs),
+    Workers(workers::Workers),
     Results(results::Results),
     Documents(documents::Documents),
     Tokens(tokens::Tokens),
@@ -59,7 +65,9 @@ async fn main() -> ExitCode {
         Command::Up(up) => return up::run(&up).await,
         Command::Doctor(doctor) => doctor::run(&doctor).await,
         Command::Submit(submit) => submit::run(&submit).await,
+        Command::Plan(plan) => plan::run(&plan).await,
         Command::Jobs(jobs) => jobs::run(&jobs).await,
+        Command::Workers(workers) => workers::run(&workers).await,
         Command::Results(results) => results::run(&results).await,
         Command::Documents(documents) => documents::run(&documents).await,
         Command::Tokens(tokens) => tokens::run(&tokens).await,

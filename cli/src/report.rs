@@ -5,6 +5,7 @@ use assay_api::{DatasetResult, GroupResult, JobResult};
 use crate::method::{describe, label};
 use crate::numbers::{grouped, measure, rate};
 use crate::output::{self, labelled};
+use crate::speed;
 use crate::table::{self, Column, NOTHING};
 
 const COLUMNS: [Column; 10] = [
@@ -140,6 +141,14 @@ fn facts(results: &[JobResult]) -> Vec<(&'static str, Vec<String>)> {
     if !split.is_empty() {
         facts.push(("split", split));
     }
+    let speed = distinct(results, speed::facts);
+    if !speed.is_empty() {
+        facts.push(("speed", speed));
+    }
+    let audited = distinct(results, speed::audited);
+    if !audited.is_empty() {
+        facts.push(("audited", audited));
+    }
     let datasets = || results.iter().flat_map(|result| &result.datasets);
     if datasets().any(|dataset| dataset.standard_error.is_some()) {
         let text = "standard errors are those of the mean NLL, in nats per token";
@@ -205,4 +214,4 @@ fn reused(result: &JobResult) -> Vec<String> {
 
 #[cfg(test)]
 #[path = "report_tests.rs"]
-mod tests;
+pub(crate) mod tests;

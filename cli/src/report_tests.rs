@@ -31,7 +31,7 @@ fn dataset(name: &str) -> DatasetResult {
     }
 }
 
-fn result(datasets: Vec<DatasetResult>) -> JobResult {
+pub(crate) fn result(datasets: Vec<DatasetResult>) -> JobResult {
     JobResult {
         job_id: uuid::Uuid::nil(),
         complete: true,
@@ -51,6 +51,7 @@ fn result(datasets: Vec<DatasetResult>) -> JobResult {
         numerics_version: 1,
         datasets,
         split_shards: 0,
+        audited: 0.0,
         performance: Performance::default(),
         warnings: vec!["one document: 50 spans are the clusters".to_owned()],
     }

@@ -6,7 +6,7 @@ use assay_api::{JobId, JobResult, JobState};
 
 use crate::client::{Answer, Client, ClientError, Retry, ServerArgs, job_id};
 use crate::failure::{EXIT_CODES, Outcome, exit};
-use crate::{ended, jobs, output, report};
+use crate::{ended, jobs, output, report, speed};
 
 /// Print the results of a job: a table, the method and the warnings.
 ///
@@ -18,6 +18,9 @@ pub(crate) struct Results {
     /// Ids of the jobs
     #[arg(value_name = "JOB", value_parser = job_id, required = true)]
     ids: Vec<JobId>,
+    /// Also list what each device did
+    #[arg(long, conflicts_with = "json")]
+    devices: bool,
     /// Print the server's JSON, a line for each job
     #[arg(long)]
     json: bool,
@@ -46,6 +49,9 @@ pub(crate) async fn run(results: &Results) -> Outcome {
     }
     if !shown.is_empty() {
         output::line(report::render(&shown, output::width()));
+        for result in shown.iter().filter(|_| results.devices) {
+            output::line(speed::devices(result, output::width()));
+        }
     }
     for (id, why) in &reasons {
         if results.ids.len() > 1 {

@@ -16,7 +16,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::edge;
 use crate::routes::{
-    archive, datasets, documents, health, jobs, manual, models, shards, tokens, workers,
+    archive, datasets, documents, health, jobs, manual, models, plans, shards, tokens, workers,
 };
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
@@ -123,6 +123,7 @@ fn routes() -> OpenApiRouter<AppState> {
     let long = OpenApiRouter::new()
         .routes(routes!(archive::get))
         .routes(routes!(datasets::inspect))
+        .routes(routes!(plans::compare))
         .layer(edge::within(edge::LONG_TIMEOUT));
     // An upload takes as long as its bytes do. The handler bounds the silence between them.
     let uploads = OpenApiRouter::new().routes(routes!(datasets::put));

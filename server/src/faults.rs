@@ -32,6 +32,14 @@ impl Faults {
         }
     }
 
+    /// Adds faults of what lies at `parent` of the request.
+    pub(crate) fn add_below(&mut self, parent: &str, faults: Self) {
+        self.0.extend(faults.0.into_iter().map(|(code, mut error)| {
+            error.field = format!("{parent}.{}", error.field);
+            (code, error)
+        }));
+    }
+
     /// All faults as one problem: of their code if they share one, else of `E0003`.
     ///
     /// # Errors

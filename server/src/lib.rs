@@ -14,6 +14,7 @@ mod error;
 mod extract;
 mod faults;
 mod maintenance;
+mod plans;
 mod problems;
 mod query;
 mod receive;

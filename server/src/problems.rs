@@ -59,6 +59,13 @@ problem_sets! {
         ArchitectureUnsupported, TensorMismatch, PickleRefused, TokenizerUnusable,
         DtypeUnsupported, ChatTemplateUnusable, OutOfMemory
     ];
+    /// Of `POST /plans`.
+    OfPlan: [
+        MalformedJson, PayloadTooLarge, UnsupportedMediaType, InvalidRequest, PathOutsideRoot,
+        DatasetUnreadable, DatasetInvalid, DatasetEmpty, MethodInvalid, NoPrefixToken, ChatRefused,
+        CheckpointUnreadable, ArchitectureUnsupported, TensorMismatch, PickleRefused,
+        TokenizerUnusable, DtypeUnsupported, ChatTemplateUnusable, OutOfMemory, StorageFull
+    ];
     /// Of `GET /models/inspect`.
     OfModel: [
         InvalidRequest, PathOutsideRoot, CheckpointUnreadable, ArchitectureUnsupported,

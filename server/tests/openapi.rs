@@ -44,6 +44,8 @@ fn every_operation_is_described() {
     let body = &paths["/datasets/inspect"]["post"]["requestBody"]["content"]["application/json"];
     let example = body["example"].clone();
     serde_json::from_value::<assay_api::DatasetInspectionRequest>(example).unwrap();
+    let body = &paths["/plans"]["post"]["requestBody"]["content"]["application/json"];
+    serde_json::from_value::<assay_api::PlanRequest>(body["example"].clone()).unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use assay_api::AttemptKind;
 use assay_testkit::Roots;
 use serde_json::{Value, json};
 
@@ -89,7 +90,13 @@ async fn chapters_score_as_in_transformers() {
     assert_eq!(dataset.documents, Some(expected.len() as u64));
     let performance = &result.performance;
     assert_eq!(performance.counted_tokens, dataset.scored_tokens);
-    assert_eq!(performance.computed_tokens, dataset.scored_tokens);
+    // More where one device repeats what another one is slow with.
+    let shards = service.client.shards(id).await;
+    let mut attempts = shards.iter().flat_map(|shard| &shard.attempts);
+    if !attempts.any(|attempt| attempt.kind == AttemptKind::Copy) {
+        assert_eq!(performance.computed_tokens, dataset.scored_tokens);
+    }
+    assert!(performance.computed_tokens >= dataset.scored_tokens);
     assert!(performance.seconds > 0.0 && dataset.seconds > 0.0);
     assert!(performance.tokens_per_second.unwrap() > 1.0);
     assert!(

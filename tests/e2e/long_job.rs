@@ -44,22 +44,43 @@ pub(crate) async fn sums(service: &Service, job: JobId) -> Vec<DocumentRow> {
 
 /// Waits for a random moment in the middle of a job whose shards take `shard` on a device.
 pub(crate) async fn moment(service: &Service, job: JobId, shard: Duration, random: &mut Random) {
+    assert!(
+        try_moment(service, job, shard, random).await,
+        "the job is too short to be disturbed"
+    );
+}
+
+/// Waits for a random moment in the middle of what is left of a job whose shards take `shard` on a
+/// device. False if the job has ended before.
+pub(crate) async fn try_moment(
+    service: &Service,
+    job: JobId,
+    shard: Duration,
+    random: &mut Random,
+) -> bool {
     let part = 0.05 + 0.5 * random.unit();
-    eventually("the middle of the job", LIMIT, async || {
+    let mut wanted = None;
+    let reached = eventually("the middle of the job", LIMIT, async || {
         let job = service.client.job(job).await;
-        assert!(!job.state.is_final(), "{job:?}");
+        if job.state.is_final() {
+            return Some(false);
+        }
         let planned = job.progress.planned_tokens? as f64;
-        (job.progress.scored_tokens as f64 >= part * planned).then_some(())
+        let scored = job.progress.scored_tokens as f64;
+        let wanted = *wanted.get_or_insert(scored + part * (planned - scored));
+        (scored >= wanted).then_some(true)
     })
     .await;
     // A moment within a shard is not something to wait for, it is a time.
     let within = shard.mul_f64(random.unit());
     tokio::time::sleep(within).await;
     let state = service.client.job(job).await.state;
-    assert_eq!(
-        state,
-        JobState::Running,
-        "the job is too short to be disturbed"
+    if !reached || state != JobState::Running {
+        return false;
+    }
+    println!(
+        "{:.0} % of the rest of the job and {within:?} are over",
+        part * 100.0
     );
-    println!("{:.0} % of the job and {within:?} are over", part * 100.0);
+    true
 }

@@ -3,12 +3,16 @@
 //! The programs are those beside this test in `target/release`; build them first.
 
 mod api;
+mod audits;
 mod bad_inputs;
 mod chat;
 mod checkpoint;
 mod client;
 mod conventions;
+mod copies;
+mod cuts;
 mod demo;
+mod elastic;
 mod failed_jobs;
 mod files;
 mod inputs;
@@ -21,6 +25,8 @@ mod random;
 mod reference;
 mod reuse;
 mod service;
+mod shapes;
+mod silence;
 mod splits;
 mod spread;
 mod stop;

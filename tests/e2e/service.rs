@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
+use assay_api::WorkerRow;
 use assay_testkit::{
-    LIMIT, Program, Roots, Signal, TestCluster, TestDatabase, eventually, executable, is_running,
+    LIMIT, Program, Proxy, Roots, Signal, TestCluster, TestDatabase, eventually, executable,
+    is_running,
 };
 use sqlx::{Connection, PgConnection};
 use tokio::sync::{Mutex, MutexGuard};
@@ -84,13 +86,20 @@ impl Process {
         self.program.kill().await;
     }
 
+    /// Whether a text is in its log.
+    pub(crate) fn has_logged(&self, text: &str) -> bool {
+        read(&self.log).contains(text)
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        is_running(self.pid())
+    }
+
     /// Waits for a text in its log.
     pub(crate) async fn logs(&self, text: &str) {
         let what = format!("{text:?} in the log");
-        eventually(&what, LIMIT, async || {
-            read(&self.log).contains(text).then_some(())
-        })
-        .await;
+        eventually(&what, LIMIT, async || self.has_logged(text).then_some(())).await;
     }
 
     /// Waits for the end that a SIGTERM brings.
@@ -150,7 +159,8 @@ impl Service {
         let logs = Logs(roots.state().join("logs"));
         fs::create_dir(&logs.0).expect("the state directory can be written");
         let file = roots.state().join("address");
-        let server = spawn("assay-server", "server", &database, &roots, |command| {
+        let url = database.url();
+        let server = spawn("assay-server", "server", &url, &roots, |command| {
             command.args(["serve", "--listen", "127.0.0.1:0", "--address-file"]);
             command.arg(&file).args(settings);
         });
@@ -186,7 +196,7 @@ impl Service {
         self.server = spawn(
             "assay-server",
             "server again",
-            &self.database,
+            &self.database.url(),
             &self.roots,
             |command| {
                 command.args(listen);
@@ -202,18 +212,45 @@ impl Service {
 
     /// The same with further settings.
     pub(crate) fn add_worker_with(&mut self, devices: &str, settings: &[&str]) {
+        self.add_worker_at(&self.database.url(), devices, settings);
+    }
+
+    /// Starts a worker with its own way to the database, which can be cut.
+    pub(crate) async fn add_worker_behind_proxy(&mut self, devices: &str) -> Proxy {
+        let proxy = Proxy::start(&self.database.url()).await;
+        self.add_worker_at(proxy.url(), devices, &[]);
+        proxy
+    }
+
+    fn add_worker_at(&mut self, url: &str, devices: &str, settings: &[&str]) {
         let name = format!("worker {}", self.workers.len());
-        let worker = spawn(
-            "assay-worker",
-            &name,
-            &self.database,
-            &self.roots,
-            |command| {
-                command.args(["run", "--devices", devices, "--heartbeat", HEARTBEAT]);
-                command.args(["--lease", LEASE]).args(settings);
-            },
-        );
+        let worker = spawn("assay-worker", &name, url, &self.roots, |command| {
+            command.args(["run", "--devices", devices, "--heartbeat", HEARTBEAT]);
+            command.args(["--lease", LEASE]).args(settings);
+        });
         self.workers.push(worker);
+    }
+
+    /// What the service says of a worker, by the last start of its process, once it has registered.
+    pub(crate) async fn row_of(&self, worker: usize) -> WorkerRow {
+        self.row_becomes(worker, "to be registered", |_| true).await
+    }
+
+    /// Waits until `probe` says yes of what the service says of a worker.
+    pub(crate) async fn row_becomes(
+        &self,
+        worker: usize,
+        what: &str,
+        probe: impl Fn(&WorkerRow) -> bool,
+    ) -> WorkerRow {
+        let name = format!("-{}", self.workers[worker].pid());
+        eventually(&format!("worker {worker} {what}"), LIMIT, async || {
+            let rows = self.client.workers().await.into_iter();
+            rows.filter(|row| row.name.ends_with(&name))
+                .max_by_key(|row| row.started_at)
+                .filter(&probe)
+        })
+        .await
     }
 
     /// The PostgreSQL of [`Service::start_on_own_postgres`].
@@ -235,13 +272,13 @@ impl Service {
     /// database, no panic in a log.
     pub(crate) async fn finish(self) {
         for worker in &self.workers {
-            if is_running(worker.pid()) {
+            if worker.is_running() {
                 worker.stop().await;
             }
         }
         self.server.stop().await;
         for process in self.workers.iter().chain([&self.server]) {
-            assert!(!is_running(process.pid()), "{}", process.log.display());
+            assert!(!process.is_running(), "{}", process.log.display());
         }
         for (path, log) in self.logs.read() {
             assert!(!log.contains("panicked"), "{}", path.display());
@@ -264,11 +301,11 @@ pub(crate) fn program_of_assay(name: &str) -> Command {
     command
 }
 
-/// Starts a program on the database and the roots.
+/// Starts a program on a database and the roots.
 fn spawn(
     program: &str,
     name: &str,
-    database: &Database,
+    database_url: &str,
     roots: &Roots,
     configure: impl FnOnce(&mut Command),
 ) -> Process {
@@ -283,7 +320,7 @@ fn spawn(
         .arg(roots.data())
         .arg("--state-dir")
         .arg(roots.state())
-        .env("DATABASE_URL", database.url())
+        .env("DATABASE_URL", database_url)
         .env("NO_COLOR", "1")
         .stderr(file);
     Process {

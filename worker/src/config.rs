@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::faults::Faults;
+
 /// The form of the log on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -46,6 +48,13 @@ pub struct Config {
     /// Seconds after which work of a silent worker is given to others.
     #[arg(long, env = "ASSAY_LEASE_SECONDS", default_value = "15", value_parser = seconds)]
     pub lease: Duration,
+    /// Seconds without a finished micro-batch after which a device counts as hung, at least; it is
+    /// ten times the predicted time where that is longer. The worker then starts itself anew.
+    #[arg(long, env = "ASSAY_DEVICE_PATIENCE_SECONDS", default_value = "300", value_parser = seconds)]
+    pub device_patience: Duration,
+    /// Misbehave, for tests of the service.
+    #[arg(long, env = "ASSAY_FAULT", hide = true)]
+    pub fault: Option<Faults>,
     /// Form of the log on standard error. `RUST_LOG` sets the level by module; the default is
     /// `info`.
     #[arg(long, env = "ASSAY_LOG", value_name = "FORMAT", default_value = "text")]
@@ -63,6 +72,8 @@ impl fmt::Debug for Config {
             .field("memory_budget", &self.memory_budget)
             .field("heartbeat", &self.heartbeat)
             .field("lease", &self.lease)
+            .field("device_patience", &self.device_patience)
+            .field("fault", &self.fault)
             .field("log", &self.log)
             .finish_non_exhaustive()
     }

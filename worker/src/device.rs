@@ -1,6 +1,8 @@
 //! A device: one thread that owns its tensors. Async code sends it work and awaits the answer.
 
+use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use assay_api::Dtype;
 use assay_decoder::{Decoder, weight_bytes};
@@ -10,14 +12,20 @@ use tokio::sync::{mpsc, oneshot};
 use crate::budget::Budget;
 use crate::devices::DeviceSpec;
 use crate::failure::Failure;
-use crate::shard::{Interrupted, Rate, ShardWork, run_shard};
+use crate::faults::Faults;
+use crate::shard::{Interrupted, ShardWork, run_shard};
 
 /// The answer to a shard.
-type Answer = Result<ShardOutcome, Interrupted>;
+pub(crate) struct Ran {
+    /// Seconds in which the model was loaded.
+    pub(crate) load_seconds: f64,
+    /// What came out.
+    pub(crate) result: Result<ShardOutcome, Interrupted>,
+}
 
 struct Command {
     work: ShardWork,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Ran>,
 }
 
 /// A handle to the device's thread; the thread ends with its last handle.
@@ -31,7 +39,11 @@ impl Device {
     ///
     /// # Errors
     /// The thread cannot be started, or cannot be pinned to its cores.
-    pub(crate) async fn start(spec: DeviceSpec, budget: Budget) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        spec: DeviceSpec,
+        budget: Budget,
+        faults: Arc<Faults>,
+    ) -> anyhow::Result<Self> {
         let (commands, inbox) = mpsc::channel(1);
         let (ready, started) = oneshot::channel();
         thread::Builder::new()
@@ -42,7 +54,7 @@ impl Device {
                 // The receiver waits for exactly this; without it the worker is gone.
                 let _ = ready.send(prepared);
                 if usable {
-                    serve(&spec, budget, inbox);
+                    serve(&spec, budget, &faults, inbox);
                 }
             })?;
         started.await??;
@@ -56,7 +68,7 @@ impl Device {
     }
 
     /// Runs a shard. None if the thread has died.
-    pub(crate) async fn run(&self, work: ShardWork) -> Option<Answer> {
+    pub(crate) async fn run(&self, work: ShardWork) -> Option<Ran> {
         let (answer, receiver) = oneshot::channel();
         self.commands.send(Command { work, answer }).await.ok()?;
         receiver.await.ok()
@@ -86,15 +98,12 @@ struct Loaded {
     decoder: Decoder,
 }
 
-fn serve(spec: &DeviceSpec, budget: Budget, mut inbox: mpsc::Receiver<Command>) {
+fn serve(spec: &DeviceSpec, budget: Budget, faults: &Faults, mut inbox: mpsc::Receiver<Command>) {
     let mut loaded: Option<Loaded> = None;
-    let mut rate = Rate::default();
     while let Some(Command { work, answer }) = inbox.blocking_recv() {
-        let result = load(spec, budget, &mut loaded, &work)
-            .map_err(Interrupted::before)
-            .and_then(|decoder| run_shard(decoder, &work, budget.of_micro_batch(), &mut rate));
+        let ran = run(spec, budget, faults, &mut loaded, &work);
         let is_lasting = matches!(
-            &result,
+            &ran.result,
             Err(Interrupted::Failed { failure, .. }) if failure.is_lasting()
         );
         if is_lasting {
@@ -104,7 +113,25 @@ fn serve(spec: &DeviceSpec, budget: Budget, mut inbox: mpsc::Receiver<Command>) 
             inbox.close();
         }
         // Nobody waits any more when the worker is stopping.
-        let _ = answer.send(result);
+        let _ = answer.send(ran);
+    }
+}
+
+fn run(
+    spec: &DeviceSpec,
+    budget: Budget,
+    faults: &Faults,
+    loaded: &mut Option<Loaded>,
+    work: &ShardWork,
+) -> Ran {
+    let started = Instant::now();
+    let decoder = load(spec, budget, loaded, work).map_err(Interrupted::before);
+    let load_seconds = started.elapsed().as_secs_f64();
+    let result =
+        decoder.and_then(|decoder| run_shard(decoder, work, budget.of_micro_batch(), faults));
+    Ran {
+        load_seconds,
+        result,
     }
 }
 

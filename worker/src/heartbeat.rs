@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use assay_api::WorkerId;
+use assay_api::{ErrorCode, WorkerId};
 use assay_store::{NewWorker, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::lease::Leases;
+use crate::restart::Restart;
 
 /// What the heartbeat needs to know of its worker.
 pub(crate) struct Heartbeat {
@@ -25,6 +26,23 @@ pub(crate) struct Heartbeat {
     pub(crate) interval: Duration,
     /// How long a renewal holds.
     pub(crate) lease: Duration,
+    /// Set when the worker stops, also by the heartbeat.
+    pub(crate) stopping: CancellationToken,
+    /// Asked for when a device is hung.
+    pub(crate) restart: Restart,
+}
+
+/// What one beat leaves to the next.
+#[derive(Default)]
+struct Memory {
+    store: Option<Store>,
+    /// Attempts that were in no hands.
+    not_held: BTreeSet<i64>,
+    /// For how long the database was out of reach, once that was longer than the lease and until
+    /// it is told.
+    silence: Option<Duration>,
+    /// Whether the end of the service is known.
+    out_of_service: bool,
 }
 
 impl Heartbeat {
@@ -56,8 +74,7 @@ impl Heartbeat {
     }
 
     async fn beat(&self, leases: &Leases, stop: &CancellationToken) {
-        let mut store = None;
-        let mut not_held = BTreeSet::new();
+        let mut memory = Memory::default();
         let mut renewed_at = Instant::now();
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -67,29 +84,77 @@ impl Heartbeat {
                 _ = ticks.tick() => {}
             }
             // An answer that takes longer than the lease is no answer.
-            let renewal = self.renew(&mut store, leases, &mut not_held);
-            match tokio::time::timeout(self.lease, renewal).await {
-                Ok(Ok(())) => renewed_at = Instant::now(),
-                Ok(Err(error)) => self.unreachable(leases, renewed_at, &error.to_string()),
-                Err(_) => self.unreachable(leases, renewed_at, "no answer within the lease"),
+            let renewal = self.renew(&mut memory, leases);
+            let failed = match tokio::time::timeout(self.lease, renewal).await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("no answer within the lease".to_owned()),
+            };
+            match failed {
+                None => renewed_at = Instant::now(),
+                Some(error) => {
+                    let silent = renewed_at.elapsed();
+                    memory.silence = self.unreachable(leases, silent, &error);
+                    // Whatever became of it, a connection that failed is not asked again.
+                    memory.store = None;
+                }
+            }
+            if let Some(fence) = leases.lapsed(self.lease) {
+                self.prepare_restart(memory.store.as_ref(), leases, fence)
+                    .await;
+                return;
             }
         }
     }
 
+    /// A device is hung, and its attempt has lapsed. The others end what they run, what they have
+    /// computed is counted and the rest given back, within the time of a lease.
+    async fn prepare_restart(&self, store: Option<&Store>, leases: &Leases, fence: i64) {
+        let what = format!(
+            "a device has not ended a micro-batch for long (attempt {fence}); the process starts \
+             itself anew"
+        );
+        tracing::error!(fence, "{what}");
+        self.restart.decided.cancel();
+        self.stopping.cancel();
+        leases.abandon_hung();
+        // The committer may wait for the database for longer.
+        let _ = tokio::time::timeout(self.lease, leases.only_hung()).await;
+        if let Some(store) = store {
+            let told = self.tell_restart(store, leases, &what);
+            match tokio::time::timeout(self.lease, told).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the ledger does not know of the restart"),
+                Err(_) => tracing::warn!("the ledger does not answer"),
+            }
+        }
+        self.restart.prepared.cancel();
+    }
+
+    async fn tell_restart(
+        &self,
+        store: &Store,
+        leases: &Leases,
+        what: &str,
+    ) -> Result<(), StoreError> {
+        for (fence, _) in leases.to_renew() {
+            store.release_attempt(self.worker, fence, 0).await?;
+        }
+        let code = ErrorCode::ComputeFailed;
+        store.report_trouble(self.worker, code, what).await?;
+        store.stop_worker(self.worker).await
+    }
+
     /// Renews what is held, stops what has ended, and gives back what was in no hands at this
     /// beat and the one before.
-    async fn renew(
-        &self,
-        store: &mut Option<Store>,
-        leases: &Leases,
-        not_held: &mut BTreeSet<i64>,
-    ) -> Result<(), StoreError> {
-        let store = match store {
-            Some(store) => store,
-            None => store.insert(Store::connect(&self.database_url, 1).await?),
+    async fn renew(&self, memory: &mut Memory, leases: &Leases) -> Result<(), StoreError> {
+        let store = match &memory.store {
+            Some(store) => store.clone(),
+            None => Store::connect(&self.database_url, 1).await?,
         };
+        memory.store = Some(store.clone());
         let asked = leases.to_renew();
-        let live = match store.renew(self.worker, &asked, self.lease, None).await {
+        let renewed = match store.renew(self.worker, &asked, self.lease, None).await {
             Err(StoreError::UnknownWorker(_)) => {
                 store
                     .register_worker(&self.registration(), self.lease, None)
@@ -98,30 +163,53 @@ impl Heartbeat {
             }
             answer => answer?,
         };
-        leases.stop_ended(&asked, &live);
-        let before = std::mem::replace(not_held, leases.not_held(&live));
-        for fence in not_held.intersection(&before) {
+        leases.stop_ended(&asked, &renewed.live);
+        if let Some(reason) = renewed.out_of_service
+            && !std::mem::replace(&mut memory.out_of_service, true)
+        {
+            tracing::error!(
+                reason,
+                "out of service: no work any more until started anew"
+            );
+        }
+        if let Some(silence) = memory.silence {
+            let what = format!(
+                "the database was out of reach for {:.1} s, longer than the lease of {:.1} s; \
+                 all shards were stopped",
+                silence.as_secs_f64(),
+                self.lease.as_secs_f64()
+            );
+            let code = ErrorCode::DatabaseUnreachable;
+            store.report_trouble(self.worker, code, &what).await?;
+            tracing::info!(%code, "{what}; it is back");
+            memory.silence = None;
+        }
+        let not_held = leases.not_held(&renewed.live);
+        let before = std::mem::replace(&mut memory.not_held, not_held);
+        for fence in memory.not_held.intersection(&before) {
             tracing::warn!(fence, "giving back a claim whose answer was lost");
-            store.release_attempt(self.worker, *fence).await?;
+            store.release_attempt(self.worker, *fence, 0).await?;
         }
         Ok(())
     }
 
     /// After a lease without a renewal others may hold our shards: what we compute is wasted.
-    fn unreachable(&self, leases: &Leases, renewed_at: Instant, error: &str) {
-        let silent = renewed_at.elapsed();
+    /// Answers for how long it has been silent, if for longer than that.
+    fn unreachable(&self, leases: &Leases, silent: Duration, error: &str) -> Option<Duration> {
         tracing::warn!(
             silent_seconds = silent.as_secs_f64(),
             error,
             "renewal failed"
         );
-        if silent > self.lease {
-            tracing::error!(
-                code = %assay_api::ErrorCode::DatabaseUnreachable,
-                "the database has been out of reach for longer than the lease; stopping all shards"
-            );
-            leases.stop_all();
+        if silent <= self.lease {
+            return None;
         }
+        tracing::error!(
+            code = %ErrorCode::DatabaseUnreachable,
+            "the database has been out of reach for longer than the lease; stopping all shards"
+        );
+        leases.stop_all();
+        Some(silent)
     }
 }
 
@@ -163,9 +251,11 @@ mod tests {
             devices: vec![],
             interval: Duration::from_millis(50),
             lease: LEASE,
+            stopping: CancellationToken::new(),
+            restart: Restart::default(),
         };
         let worker = heartbeat.worker;
-        let (leases, stop) = (Leases::default(), CancellationToken::new());
+        let (leases, stop) = (Leases::new(LEASE), CancellationToken::new());
         store
             .register_worker(&heartbeat.registration(), LEASE, None)
             .await
@@ -177,14 +267,16 @@ mod tests {
             device: "cpu:0",
             device_kind: "test",
             lease: LEASE,
+            rate: None,
         };
-        let held = store.claim(&claimant, None).await.unwrap().unwrap();
+        let claim = async || store.claim(&claimant, None).await.unwrap().pop();
+        let held = claim().await.unwrap();
         let lease = leases.hold(held.fence);
-        let lost = store.claim(&claimant, None).await.unwrap().unwrap();
+        let lost = claim().await.unwrap();
 
         let beating = heartbeat.start(leases, stop.clone()).unwrap();
         let again = eventually("the lost claim to be given back", LIMIT, async || {
-            store.claim(&claimant, None).await.unwrap()
+            claim().await
         })
         .await;
         assert_eq!(again.job, lost.job);

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// A device that has not ended a micro-batch for this long is hung, whatever was predicted.
-const PATIENCE: Duration = Duration::from_mins(5);
-/// ... and for this many times its predicted time.
+/// A device that has not ended a micro-batch for this many times its predicted time is hung, but
+/// not within the patience of the settings.
 const PATIENCE_FACTOR: u32 = 10;
 
 /// One attempt held by this worker.
@@ -16,12 +16,21 @@ const PATIENCE_FACTOR: u32 = 10;
 pub(crate) struct Lease {
     fence: i64,
     stop: CancellationToken,
+    abandoned: CancellationToken,
+    patience: Duration,
     /// When the device must have advanced. None while no device works on it: reading datasets and
     /// loading a model take as long as the disk takes.
     deadline: Mutex<Option<Instant>>,
+    /// When the shard should end.
+    expected: Mutex<Option<Instant>>,
 }
 
 impl Lease {
+    /// The number of the attempt.
+    pub(crate) fn fence(&self) -> i64 {
+        self.fence
+    }
+
     /// Whether to stop: the attempt has ended without us, or the worker is stopping.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_cancelled()
@@ -37,11 +46,42 @@ impl Lease {
         self.stop.cancel();
     }
 
-    /// The device starts a micro-batch that should take `predicted`.
-    pub(crate) fn advance(&self, predicted: Duration) {
-        let patience = PATIENCE.max(predicted.saturating_mul(PATIENCE_FACTOR));
+    /// Returns once its device is known to be hung, so that nobody needs to wait for it any more.
+    pub(crate) async fn abandoned(&self) {
+        self.abandoned.cancelled().await;
+    }
+
+    /// The device starts a micro-batch that should take `predicted`, and should have done the
+    /// whole shard after `left`; nothing is known if they are none.
+    pub(crate) fn advance(&self, predicted: Option<Duration>, left: Option<Duration>) {
+        let longest = predicted
+            .unwrap_or_default()
+            .saturating_mul(PATIENCE_FACTOR);
         // None if it lies beyond what the clock can tell: then the device is never hung.
-        *lock(&self.deadline) = Instant::now().checked_add(patience);
+        *lock(&self.deadline) = Instant::now().checked_add(self.patience.max(longest));
+        if let Some(left) = left {
+            self.expect(left);
+        }
+    }
+
+    /// The device has ended what it was given: what became of it may wait as long as it takes the
+    /// database to answer.
+    pub(crate) fn leave_device(&self) {
+        *lock(&self.deadline) = None;
+        self.expect(Duration::ZERO);
+    }
+
+    /// The shard should end after this time.
+    pub(crate) fn expect(&self, after: Duration) {
+        *lock(&self.expected) = Instant::now().checked_add(after);
+    }
+
+    /// Seconds until it should end; none if nothing is expected, or if it should have ended: then
+    /// the ledger is left with what was told before, and sees how late it is.
+    fn still_needs(&self, now: Instant) -> Option<f64> {
+        let expected = (*lock(&self.expected))?;
+        let left = expected.checked_duration_since(now)?;
+        Some(left.as_secs_f64())
     }
 
     fn is_hung(&self, now: Instant) -> bool {
@@ -50,18 +90,33 @@ impl Lease {
 }
 
 /// All attempts held by this worker.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Leases {
     held: Arc<Mutex<BTreeMap<i64, Arc<Lease>>>>,
+    /// Told when one is let go.
+    dropped: Arc<Notify>,
+    patience: Duration,
 }
 
 impl Leases {
+    /// None yet. A device is hung if it does not advance for longer than `patience`.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            held: Arc::default(),
+            dropped: Arc::default(),
+            patience,
+        }
+    }
+
     /// Holds an attempt: from now on the heartbeat renews it.
     pub(crate) fn hold(&self, fence: i64) -> Arc<Lease> {
         let lease = Arc::new(Lease {
             fence,
             stop: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
+            patience: self.patience,
             deadline: Mutex::new(None),
+            expected: Mutex::new(None),
         });
         lock(&self.held).insert(fence, Arc::clone(&lease));
         lease
@@ -70,23 +125,49 @@ impl Leases {
     /// Lets an attempt go, after it ended in the ledger.
     pub(crate) fn drop_lease(&self, lease: &Lease) {
         lock(&self.held).remove(&lease.fence);
+        self.dropped.notify_one();
     }
 
-    /// The attempts to renew: all that are held, but those of a hung device.
-    pub(crate) fn to_renew(&self) -> Vec<i64> {
+    /// The attempts to renew: all that are held, but those of a hung device; and the seconds that
+    /// each still needs, as far as known.
+    pub(crate) fn to_renew(&self) -> Vec<(i64, Option<f64>)> {
         let now = Instant::now();
         let held = lock(&self.held);
         held.values()
             .filter(|lease| !lease.is_hung(now))
-            .map(|lease| lease.fence)
+            .map(|lease| (lease.fence, lease.still_needs(now)))
             .collect()
+    }
+
+    /// An attempt whose device has been hung for longer than `lease`, so that it has lapsed.
+    pub(crate) fn lapsed(&self, lease: Duration) -> Option<i64> {
+        let before = Instant::now().checked_sub(lease)?;
+        let held = lock(&self.held);
+        let lapsed = held.values().find(|lease| lease.is_hung(before))?;
+        Some(lapsed.fence)
+    }
+
+    /// Lets those who wait for hung devices wait no longer.
+    pub(crate) fn abandon_hung(&self) {
+        let now = Instant::now();
+        let held = lock(&self.held);
+        let hung = held.values().filter(|lease| lease.is_hung(now));
+        hung.for_each(|lease| lease.abandoned.cancel());
+    }
+
+    /// Returns once only attempts of hung devices are held.
+    pub(crate) async fn only_hung(&self) {
+        while !self.to_renew().is_empty() {
+            self.dropped.notified().await;
+        }
     }
 
     /// Stops those of the attempts `asked` that are no longer among the `live`.
     /// Attempts held since the question was asked are not judged by its answer.
-    pub(crate) fn stop_ended(&self, asked: &[i64], live: &[i64]) {
+    pub(crate) fn stop_ended(&self, asked: &[(i64, Option<f64>)], live: &[i64]) {
         let held = lock(&self.held);
-        for fence in asked.iter().filter(|fence| !live.contains(fence)) {
+        let asked = asked.iter().map(|(fence, _)| fence);
+        for fence in asked.filter(|fence| !live.contains(fence)) {
             if let Some(lease) = held.get(fence)
                 && !lease.is_stopped()
             {
@@ -122,9 +203,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_mins(5);
+
+    fn fences(renewals: &[(i64, Option<f64>)]) -> Vec<i64> {
+        renewals.iter().map(|(fence, _)| *fence).collect()
+    }
+
     #[test]
     fn only_attempts_asked_about_are_stopped() {
-        let leases = Leases::default();
+        let leases = Leases::new(PATIENCE);
         let (first, second) = (leases.hold(1), leases.hold(2));
         let asked = leases.to_renew();
         let third = leases.hold(3);
@@ -133,22 +220,67 @@ mod tests {
         assert!(!second.is_stopped());
         assert!(!third.is_stopped(), "it was claimed after the question");
         leases.drop_lease(&first);
-        assert_eq!(leases.to_renew(), [2, 3]);
+        assert_eq!(fences(&leases.to_renew()), [2, 3]);
         assert_eq!(leases.not_held(&[1, 2, 3, 4]), [1, 4].into());
     }
 
     #[test]
     fn a_hung_device_is_not_renewed() {
-        let leases = Leases::default();
+        let leases = Leases::new(PATIENCE);
         let lease = leases.hold(1);
         assert!(
             !lease.is_hung(Instant::now() + 10 * PATIENCE),
             "no device works on it yet"
         );
-        lease.advance(Duration::from_mins(1));
+        lease.advance(Some(Duration::from_mins(1)), None);
         assert!(!lease.is_hung(Instant::now() + Duration::from_secs(599)));
         assert!(lease.is_hung(Instant::now() + Duration::from_secs(601)));
-        lease.advance(Duration::from_secs(1));
+        lease.advance(None, None);
         assert!(lease.is_hung(Instant::now() + PATIENCE + Duration::from_secs(1)));
+        lease.leave_device();
+        assert!(
+            !lease.is_hung(Instant::now() + 10 * PATIENCE),
+            "it waits for the ledger"
+        );
+    }
+
+    #[test]
+    fn what_is_expected_is_told_with_the_renewal() {
+        let leases = Leases::new(PATIENCE);
+        let (known, _unknown) = (leases.hold(1), leases.hold(2));
+        known.advance(
+            Some(Duration::from_secs(1)),
+            Some(Duration::from_secs(1000)),
+        );
+        match leases.to_renew()[..] {
+            [(1, Some(seconds)), (2, None)] => assert!((900.0..=1000.0).contains(&seconds)),
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hung_device_lapses_and_is_left_alone() {
+        let leases = Leases::new(Duration::ZERO);
+        let (hung, other) = (leases.hold(1), leases.hold(2));
+        assert_eq!(leases.lapsed(Duration::ZERO), None);
+        hung.advance(None, None);
+        while leases.lapsed(Duration::ZERO).is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(leases.lapsed(Duration::ZERO), Some(1));
+        leases.abandon_hung();
+        hung.abandoned().await;
+        assert!(!other.abandoned.is_cancelled());
+        assert_eq!(
+            leases.lapsed(Duration::from_hours(1)),
+            None,
+            "not for so long"
+        );
+        let waiting = tokio::spawn({
+            let leases = leases.clone();
+            async move { leases.only_hung().await }
+        });
+        leases.drop_lease(&other);
+        waiting.await.unwrap();
     }
 }

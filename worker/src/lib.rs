@@ -5,6 +5,7 @@
 //! never waits for the ledger; one thread renews the leases and never waits for anything else.
 
 mod budget;
+mod committer;
 mod config;
 mod cores;
 mod device;
@@ -12,10 +13,18 @@ mod device_kind;
 mod devices;
 mod doctor;
 mod failure;
+mod faults;
 mod heartbeat;
 mod lease;
+mod ledger;
+#[cfg(test)]
+#[allow(dead_code)] // what the store's own tests need besides
+#[path = "../../crates/store/tests/ledger/support.rs"]
+mod ledger_support;
 mod planner;
+mod rate;
 mod resources;
+mod restart;
 mod retry;
 mod row;
 mod run;
@@ -25,4 +34,5 @@ mod split;
 
 pub use config::Config;
 pub use doctor::doctor;
+pub use faults::Faults;
 pub use run::{RunError, run};

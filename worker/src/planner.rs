@@ -5,16 +5,15 @@ use std::fmt::Write as _;
 
 use assay_api::{ErrorCode, ModelFacts, TokenizerFacts};
 use assay_checkpoint::Checkpoint;
-use assay_scoring::{
-    CostModel, DocumentFacts, NUMERICS_VERSION, PlanConstants, PlanError, Scope, plan,
-};
+use assay_data::{RowScope, prefix};
+use assay_scoring::{CostModel, DocumentFacts, NUMERICS_VERSION, PlanConstants, PlanError, plan};
 use assay_store::{NewDatasetPlan, NewPlan, PlanClaim, PlanFacts};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 use crate::resources::{Host, Reader};
-use crate::row::{Row, convention, prefix};
+use crate::row::Row;
 
 /// Input ids that a result shows.
 const SHOWN_IDS: usize = 8;
@@ -38,7 +37,7 @@ pub(crate) fn plan_job(host: &Host, claim: &PlanClaim) -> Result<NewPlan, Failur
         attention_flops_per_pair: architecture.attention_flops_per_pair(),
     };
     let facts: Vec<Vec<DocumentFacts>> = rows.iter().map(document_facts).collect();
-    let plans = plan_rows(claim, &rows, &facts, &cost, &constants)?;
+    let plans = plan_rows(claim, &rows, &cost, &constants)?;
     let datasets = rows
         .iter()
         .zip(&claim.rows)
@@ -68,7 +67,15 @@ pub(crate) fn plan_job(host: &Host, claim: &PlanClaim) -> Result<NewPlan, Failur
             }
         })
         .collect();
+    let longest = claim.rows.iter().map(|(_, method)| method.window).max();
     let facts = PlanFacts {
+        rate_key: Some(format!(
+            "{}/{}/{}/{}",
+            architecture.family.name(),
+            checkpoint.parameters(),
+            claim.dtype.as_str(),
+            longest.unwrap_or_default()
+        )),
         model: ModelFacts {
             path: claim.model.clone(),
             family: architecture.family.name().to_owned(),
@@ -129,28 +136,15 @@ fn document_facts(row: &Row) -> Vec<DocumentFacts> {
 fn plan_rows(
     claim: &PlanClaim,
     rows: &[Row],
-    facts: &[Vec<DocumentFacts>],
     cost: &CostModel,
     constants: &PlanConstants,
 ) -> Result<Vec<assay_scoring::DatasetPlan>, Failure> {
-    let lengths: Vec<Vec<u64>> = facts
-        .iter()
-        .map(|documents| documents.iter().map(|document| document.tokens).collect())
-        .collect();
-    let counted: Vec<_> = rows.iter().map(Row::counted_ranges).collect();
     let scopes = rows
         .iter()
         .zip(&claim.rows)
-        .zip(lengths.iter().zip(&counted))
-        .map(|((row, (_, method)), (lengths, counted))| {
-            Ok(Scope {
-                convention: convention(method)?,
-                lengths,
-                prefix: row.prefix.is_some(),
-                counted: counted.as_deref(),
-            })
-        })
+        .map(|(row, (_, method))| Ok(RowScope::new(&row.tokens, method, row.prefix)?))
         .collect::<Result<Vec<_>, Failure>>()?;
+    let scopes: Vec<_> = scopes.iter().map(RowScope::scope).collect();
     plan(&scopes, cost, constants).map_err(|error| match error {
         PlanError::NothingToScore { dataset, .. } => {
             let (source, _) = &claim.rows[dataset];

@@ -142,6 +142,8 @@ pub(crate) struct JobResources {
     pub(crate) dtype: Dtype,
     /// Whether the NLL of every token is asked for.
     pub(crate) token_output: bool,
+    /// Names what a device's rate depends on; empty in jobs of older versions.
+    pub(crate) rate_key: String,
     /// By dataset and method, in the order of the request.
     pub(crate) rows: Vec<RunnableRow>,
 }
@@ -181,6 +183,7 @@ impl JobResources {
             digest,
             dtype: context.dtype,
             token_output: context.token_output,
+            rate_key: context.rate_key.unwrap_or_default(),
             rows,
         })
     }

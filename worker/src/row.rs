@@ -1,64 +1,19 @@
 //! A dataset under one method, with its tokens: what both planning and running start from.
 
-use std::ops::Range;
-
-use assay_api::{Bos, Convention as ConventionName, DatasetFormat, ErrorCode, Method, Tail};
-use assay_checkpoint::TextTokenizer;
-use assay_data::TokenStore;
-use assay_scoring::{Convention, Window};
+use assay_api::{Convention as ConventionName, Method};
+use assay_data::{MethodError, TokenStore};
+use assay_scoring::Window;
 
 use crate::failure::Failure;
 
-/// The convention of a method, as the arithmetic takes it.
-///
-/// # Errors
-/// `strided` without a stride, which no server stores.
-pub(crate) fn convention(method: &Method) -> Result<Convention, Failure> {
-    let window = method.window;
-    Ok(match method.convention {
-        ConventionName::Rolling => Convention::Rolling { window },
-        ConventionName::Blocks => Convention::Blocks {
-            window,
-            score_tail: method.tail == Some(Tail::Score),
-        },
-        ConventionName::Strided => {
-            let stride = method.stride.ok_or_else(|| {
-                Failure::fatal(ErrorCode::MethodInvalid, "`strided` takes a stride")
-                    .of_field("method.stride")
-            })?;
-            Convention::Strided { window, stride }
+impl From<MethodError> for Failure {
+    fn from(error: MethodError) -> Self {
+        match error {
+            MethodError::NoPrefix(error) => error.into(),
+            MethodError::NoStride | MethodError::NoBos => {
+                Self::fatal(error.code(), error.to_string()).of_field(error.field())
+            }
         }
-        ConventionName::Llamacpp => Convention::LlamaCpp { window },
-    })
-}
-
-/// The token at index -1: the prefix of each document under `rolling`, the BOS in front of a
-/// joined text. A chat brings its own.
-///
-/// # Errors
-/// The tokenizer has no such token.
-pub(crate) fn prefix(
-    method: &Method,
-    format: DatasetFormat,
-    tokenizer: &TextTokenizer,
-) -> Result<Option<u32>, Failure> {
-    if !method.convention.is_joined() {
-        return match format {
-            DatasetFormat::Chat => Ok(None),
-            _ => Ok(Some(tokenizer.prefix()?)),
-        };
-    }
-    match method.bos.unwrap_or_default() {
-        Bos::Never => Ok(None),
-        Bos::Auto if !tokenizer.adds_bos() => Ok(None),
-        Bos::Auto | Bos::Always => match tokenizer.bos() {
-            Some(bos) => Ok(Some(bos)),
-            None => Err(Failure::fatal(
-                ErrorCode::MethodInvalid,
-                "`\"bos\": \"always\"` needs a tokenizer with a BOS; this one names none",
-            )
-            .of_field("method.bos")),
-        },
     }
 }
 
@@ -134,12 +89,5 @@ impl Row {
             *input.first_mut()? = self.prefix?;
         }
         Some(input)
-    }
-
-    /// The counted tokens of each document, if not all count.
-    pub(crate) fn counted_ranges(&self) -> Option<Vec<Vec<Range<u64>>>> {
-        (0..self.tokens.documents())
-            .map(|document| self.tokens.counted(document))
-            .collect()
     }
 }

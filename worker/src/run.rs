@@ -8,10 +8,12 @@ use anyhow::Context;
 use assay_api::DeviceStatus;
 use assay_store::Store;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
+use crate::committer::{Committer, WAITING};
 use crate::config::{Config, LogFormat};
 use crate::cores;
 use crate::device::Device;
@@ -19,7 +21,10 @@ use crate::device_kind::device_kind;
 use crate::devices::{DeviceSpec, parse_devices};
 use crate::heartbeat::Heartbeat;
 use crate::lease::Leases;
+use crate::ledger::Ledger;
+use crate::rate::Rate;
 use crate::resources::{Host, ResourceCache};
+use crate::restart::{Restart, restart};
 use crate::retry::retry;
 use crate::slot::Slot;
 
@@ -52,10 +57,24 @@ fn compute(config: Config, devices: Vec<DeviceSpec>, host: Host) -> anyhow::Resu
         .thread_name("async")
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(config, devices, host));
+    let ended = runtime.block_on(serve(config, devices, host));
     // A planning that was left in the middle may still run on a blocking thread.
     runtime.shutdown_background();
-    result
+    match ended? {
+        Ended::InOrder => Ok(()),
+        Ended::Hung => anyhow::bail!("stopped while a device was hung: what it held is lost"),
+        Ended::ToRestart => Err(restart()).context("cannot start anew"),
+    }
+}
+
+/// How a worker ended.
+enum Ended {
+    /// After a signal.
+    InOrder,
+    /// After a signal, but a device is hung.
+    Hung,
+    /// A device is hung.
+    ToRestart,
 }
 
 /// The devices of the settings, or all of this host's. CUDA is loaded here, which must happen
@@ -98,10 +117,12 @@ fn start_log(format: LogFormat) {
     }
 }
 
-async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Result<()> {
-    let stopping = CancellationToken::new();
+async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Result<Ended> {
+    let signalled = CancellationToken::new();
+    // The worker also stops for other reasons.
+    let stopping = signalled.child_token();
     // Before anything is claimed, so that no signal finds the default handler.
-    stop_on_signals(stopping.clone())?;
+    cancel_on_signals(signalled.clone())?;
 
     let statuses: Vec<DeviceStatus> = specs
         .iter()
@@ -120,7 +141,10 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
         devices: statuses.clone(),
         interval: config.heartbeat,
         lease: config.lease,
+        stopping: stopping.clone(),
+        restart: Restart::default(),
     };
+    let restart = heartbeat.restart.clone();
     let worker = heartbeat.worker;
     let registration = heartbeat.registration();
     retry(&stopping, || {
@@ -129,29 +153,63 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
     .await?;
     tracing::info!(%worker, name = heartbeat.name, devices = ?statuses, "registered");
 
-    let leases = Leases::default();
+    let leases = Leases::new(config.device_patience);
+    let ledger = Ledger {
+        worker,
+        store: store.clone(),
+        stopping: stopping.clone(),
+    };
+    let faults = Arc::new(config.fault.clone().unwrap_or_default());
+    if let Some(faults) = &config.fault {
+        tracing::warn!(%faults, "MISBEHAVING, as --fault asks for: its results may be wrong");
+    }
     // The heartbeat goes on while claims are given back.
     let ended = CancellationToken::new();
     let beating = heartbeat.start(leases.clone(), ended.clone())?;
 
     let resources = Arc::new(ResourceCache::new(host, store.clone()));
-    let mut slots = JoinSet::new();
+    let (results, ready) = mpsc::channel(WAITING);
+    let committer = Committer {
+        ledger: ledger.clone(),
+        leases: leases.clone(),
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { Ok(committer.serve(ready).await?) });
     for (spec, status) in specs.iter().zip(statuses) {
         let budget = Budget::of(spec, &specs, config.memory_budget);
         let slot = Slot {
-            worker,
             name: status.name,
             kind: status.kind,
             lease: config.lease,
-            device: Device::start(spec.clone(), budget).await?,
-            store: store.clone(),
+            device: Device::start(spec.clone(), budget, Arc::clone(&faults)).await?,
+            rate: Rate::default(),
+            ledger: ledger.clone(),
             resources: Arc::clone(&resources),
             leases: leases.clone(),
-            stopping: stopping.clone(),
+            results: results.clone(),
+            is_hung: false,
         };
-        slots.spawn(slot.serve());
+        tasks.spawn(slot.serve());
     }
-    let result = finish(&mut slots, &leases, &stopping).await;
+    // The committer ends with the last slot.
+    drop(results);
+    let result = tokio::select! {
+        result = finish(&mut tasks, &leases, &stopping) => result,
+        // Something waits for the database for too long.
+        () = restart.prepared.cancelled() => Ok(()),
+    };
+    if restart.decided.is_cancelled() {
+        restart.prepared.cancelled().await;
+        if let Err(error) = result {
+            tracing::error!("{error:#}");
+        }
+        let is_asked_to_stop = signalled.is_cancelled();
+        return Ok(if is_asked_to_stop {
+            Ended::Hung
+        } else {
+            Ended::ToRestart
+        });
+    }
     let stopped = retry(&stopping, || store.stop_worker(worker)).await;
     ended.cancel();
     if beating.join().is_err() {
@@ -160,12 +218,13 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
     result?;
     stopped?;
     tracing::info!("stopped");
-    Ok(())
+    Ok(Ended::InOrder)
 }
 
-/// Waits for the devices to end: after a signal, or because one failed, which stops the others.
+/// Waits for the devices and the committer to end: after a signal, or because one failed, which
+/// stops the others.
 async fn finish(
-    slots: &mut JoinSet<anyhow::Result<()>>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
     leases: &Leases,
     stopping: &CancellationToken,
 ) -> anyhow::Result<()> {
@@ -173,7 +232,7 @@ async fn finish(
     let mut told = false;
     loop {
         let joined = tokio::select! {
-            joined = slots.join_next() => joined,
+            joined = tasks.join_next() => joined,
             () = stopping.cancelled(), if !told => {
                 told = true;
                 leases.stop_all();
@@ -220,7 +279,7 @@ async fn connect(
     }
 }
 
-fn stop_on_signals(stopping: CancellationToken) -> std::io::Result<()> {
+fn cancel_on_signals(signalled: CancellationToken) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
@@ -229,7 +288,7 @@ fn stop_on_signals(stopping: CancellationToken) -> std::io::Result<()> {
             _ = interrupt.recv() => {}
         }
         tracing::info!("stopping: the running micro-batches end, claims are given back");
-        stopping.cancel();
+        signalled.cancel();
     });
     Ok(())
 }

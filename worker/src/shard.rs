@@ -1,7 +1,7 @@
 //! Running a shard on a device.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use assay_api::ErrorCode;
 use assay_decoder::{Decoder, Sequence};
@@ -9,7 +9,9 @@ use assay_scoring::{NllError, ShardSums, Window, spans_digest, to_units};
 use assay_store::{ShardClaim, ShardOutcome, SpanToken, TokenSpan};
 
 use crate::failure::Failure;
+use crate::faults::Faults;
 use crate::lease::Lease;
+use crate::rate::duration;
 use crate::resources::{JobResources, RunnableRow};
 use crate::split::{deepest, fitting, parts};
 
@@ -20,29 +22,12 @@ pub(crate) struct ShardWork {
     pub(crate) shard: Arc<ShardClaim>,
     /// The split depth that is recorded on it.
     pub(crate) depth: u32,
+    /// Operations per second of the device, if known.
+    pub(crate) rate: Option<f64>,
     /// The job it belongs to.
     pub(crate) job: Arc<JobResources>,
     /// The attempt.
     pub(crate) lease: Arc<Lease>,
-}
-
-/// Floating-point operations per second of a device, as measured so far.
-#[derive(Debug, Default)]
-pub(crate) struct Rate(Option<f64>);
-
-impl Rate {
-    /// The time that `flops` should take; zero while nothing is known.
-    fn predict(&self, flops: f64) -> Duration {
-        self.0.map_or(Duration::ZERO, |rate| {
-            Duration::try_from_secs_f64(flops / rate).unwrap_or(Duration::MAX)
-        })
-    }
-
-    fn learn(&mut self, flops: f64, seconds: f64) {
-        if flops > 0.0 && seconds > 0.0 {
-            self.0 = Some(flops / seconds);
-        }
-    }
 }
 
 /// Why a shard was not scored.
@@ -83,7 +68,7 @@ pub(crate) fn run_shard(
     decoder: &Decoder,
     work: &ShardWork,
     budget: Option<u64>,
-    rate: &mut Rate,
+    faults: &Faults,
 ) -> Result<ShardOutcome, Interrupted> {
     let shard = &work.shard;
     let row = usize::try_from(shard.dataset).ok();
@@ -99,14 +84,21 @@ pub(crate) fn run_shard(
         spans: work.job.token_output.then(Vec::new),
     };
     let started = Instant::now();
-    let batches = shard.micro_batches.len().max(1);
-    let predicted = rate.predict(shard.flops / batches as f64);
     let all = shard.micro_batches.iter();
-    for part in all.flat_map(|micro_batch| parts(micro_batch, work.depth)) {
+    let all: Vec<_> = all
+        .flat_map(|micro_batch| parts(micro_batch, work.depth))
+        .collect();
+    let part_flops = shard.flops / all.len().max(1) as f64;
+    for (index, part) in all.iter().enumerate() {
         if work.lease.is_stopped() {
             return Err(run.failed(Failure::Stopped));
         }
-        work.lease.advance(predicted);
+        let left = (all.len() - index) as f64;
+        let predicted = |parts: f64| work.rate.map(|rate| duration(parts * part_flops, rate));
+        work.lease.advance(predicted(1.0), predicted(left));
+        faults
+            .before_micro_batch()
+            .map_err(|failure| run.failed(failure))?;
         match run.score(decoder, part) {
             Ok(()) => {}
             Err(failure)
@@ -119,16 +111,21 @@ pub(crate) fn run_shard(
             Err(failure) => return Err(run.failed(failure)),
         }
     }
-    let seconds = started.elapsed().as_secs_f64();
-    rate.learn(shard.flops, seconds);
-    Ok(ShardOutcome {
+    let mut outcome = ShardOutcome {
+        seconds: started.elapsed().as_secs_f64(),
         // Of what was run, not of what was claimed: the ledger compares the two.
         spans_digest: spans_digest(&shard.micro_batches),
         computed_tokens: run.sums.scored(),
         sums: run.sums.into_vec(),
-        seconds,
         tokens: run.spans.unwrap_or_default(),
-    })
+        split_depth: work.depth,
+        // Known to others.
+        claim_seconds: 0.0,
+        load_seconds: 0.0,
+        commit_seconds: 0.0,
+    };
+    faults.after_shard(&mut outcome);
+    Ok(outcome)
 }
 
 /// Refuses to start what is known not to fit.

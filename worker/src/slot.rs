@@ -1,21 +1,23 @@
-//! One device's loop: claim, run, commit.
+//! One device's loop: claim, run, hand over to be counted.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use assay_api::{ErrorCode, WorkerId};
+use assay_api::{ErrorCode, JobId};
 use assay_store::{
-    Claim, Claimant, CommitOutcome, NewPlan, PlanClaim, ShardClaim, ShardOutcome, Store,
-    StoreError, Work, WorkListener,
+    Claim, Claimant, NewPlan, PlanClaim, ShardClaim, StoreError, Work, WorkListener,
 };
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc;
 
+use crate::committer::Computed;
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::lease::{Lease, Leases};
+use crate::ledger::{Ledger, internal};
 use crate::planner::plan_job;
-use crate::resources::ResourceCache;
-use crate::retry::retry;
+use crate::rate::{Rate, duration};
+use crate::resources::{JobResources, ResourceCache};
 use crate::shard::{Interrupted, ShardWork};
 
 /// Longest wait for work; a notification ends it earlier.
@@ -23,8 +25,6 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// A device and what it needs to find work for itself.
 pub(crate) struct Slot {
-    /// The worker.
-    pub(crate) worker: WorkerId,
     /// The device, as given to the worker.
     pub(crate) name: String,
     /// Its device kind.
@@ -33,14 +33,25 @@ pub(crate) struct Slot {
     pub(crate) lease: Duration,
     /// The device.
     pub(crate) device: Device,
+    /// Its speed.
+    pub(crate) rate: Rate,
     /// The ledger.
-    pub(crate) store: Store,
+    pub(crate) ledger: Ledger,
     /// Resources of jobs, shared by the devices of this worker.
     pub(crate) resources: Arc<ResourceCache>,
     /// Attempts of this worker.
     pub(crate) leases: Leases,
-    /// Set when the worker stops.
-    pub(crate) stopping: CancellationToken,
+    /// Takes what is computed.
+    pub(crate) results: mpsc::Sender<Computed>,
+    /// Whether the device is hung: then it gets nothing more, and what it holds is left to others.
+    pub(crate) is_hung: bool,
+}
+
+/// A claimed shard that waits for its turn.
+struct Queued {
+    lease: Arc<Lease>,
+    job: JobId,
+    shard: ShardClaim,
 }
 
 impl Slot {
@@ -48,71 +59,90 @@ impl Slot {
     ///
     /// # Errors
     /// The ledger fails for good, or the device's thread has died.
-    pub(crate) async fn serve(self) -> anyhow::Result<()> {
+    pub(crate) async fn serve(mut self) -> anyhow::Result<()> {
         // Subscribed before the first look: what appears in between is notified.
-        let mut listener = retry(&self.stopping, || self.store.listen()).await?;
-        while !self.stopping.is_cancelled() {
-            match self.claim().await? {
-                Some(claim) => self.attempt(claim).await?,
-                None => self.idle(&mut listener).await?,
+        let mut listener = self.ledger.listen().await?;
+        while !self.ledger.stopping.is_cancelled() {
+            let started = Instant::now();
+            let claims = self.claim().await?;
+            if claims.is_empty() {
+                self.idle(&mut listener).await?;
+            } else {
+                self.attempt(claims, started.elapsed()).await?;
             }
         }
         Ok(())
     }
 
-    async fn claim(&self) -> Result<Option<Claim>, StoreError> {
+    async fn claim(&self) -> Result<Vec<Claim>, StoreError> {
         let claimant = Claimant {
-            worker: self.worker,
+            worker: self.ledger.worker,
             device: &self.name,
             device_kind: &self.kind,
             lease: self.lease,
+            rate: self.rate.told(),
         };
-        retry(&self.stopping, || self.store.claim(&claimant, None)).await
+        self.ledger.claim(&claimant).await
     }
 
     /// Waits for work. Idle workers also take leases of dead ones away, so that jobs go on while
     /// no server runs.
     async fn idle(&self, listener: &mut WorkListener) -> Result<(), StoreError> {
-        let reaped = retry(&self.stopping, || self.store.reap(None)).await?;
-        if reaped.attempts > 0 {
+        if self.ledger.reap().await? {
             return Ok(());
         }
         tokio::select! {
             () = listener.wait(POLL) => {}
-            () = self.stopping.cancelled() => {}
+            () = self.ledger.stopping.cancelled() => {}
         }
         Ok(())
     }
 
-    async fn attempt(&self, claim: Claim) -> anyhow::Result<()> {
-        let lease = self.leases.hold(claim.fence);
-        // The worker may have begun to stop between the claim and the hold.
-        if self.stopping.is_cancelled() {
-            lease.stop();
-        }
-        let Claim { fence, job, work } = claim;
-        let result = match work {
-            Work::Plan(plan) => self.plan(fence, plan, &lease).await,
-            Work::Shard(shard) => {
-                tracing::debug!(%job, shard = shard.index, fence, "claimed");
-                self.shard(fence, job, shard, &lease).await
+    /// Runs what was claimed in one claim, which took `claiming`.
+    async fn attempt(&mut self, claims: Vec<Claim>, claiming: Duration) -> anyhow::Result<()> {
+        let claim_seconds = claiming.as_secs_f64() / claims.len() as f64;
+        let mut queue = VecDeque::with_capacity(claims.len());
+        for Claim { fence, job, work } in claims {
+            let lease = self.leases.hold(fence);
+            // The worker may have begun to stop between the claim and the hold.
+            if self.ledger.stopping.is_cancelled() {
+                lease.stop();
             }
-        };
-        let ended = match result {
-            Ok(()) => Ok(()),
-            Err(interrupted) => self.give_up(fence, interrupted).await,
-        };
-        self.leases.drop_lease(&lease);
-        ended?;
+            match work {
+                Work::Plan(plan) => self.plan(plan, &lease).await?,
+                Work::Shard(shard) => queue.push_back(Queued { lease, job, shard }),
+            }
+        }
+        while let Some(queued) = queue.pop_front() {
+            if self.can_compute() {
+                self.shard(queued, &queue, claim_seconds).await?;
+            } else {
+                self.ledger.release(queued.lease.fence(), 0).await?;
+                self.leases.drop_lease(&queued.lease);
+            }
+        }
         anyhow::ensure!(
-            !self.device.is_dead(),
+            self.can_compute(),
             "device {} cannot compute any more",
             self.name
         );
         Ok(())
     }
 
-    async fn plan(&self, fence: i64, claim: PlanClaim, lease: &Lease) -> Result<(), Interrupted> {
+    fn can_compute(&self) -> bool {
+        !self.is_hung && !self.device.is_dead()
+    }
+
+    async fn plan(&self, claim: PlanClaim, lease: &Lease) -> Result<(), StoreError> {
+        let planned = self.run_plan(claim, lease).await;
+        if let Err(interrupted) = planned {
+            self.ledger.give_up(lease.fence(), interrupted).await?;
+        }
+        self.leases.drop_lease(lease);
+        Ok(())
+    }
+
+    async fn run_plan(&self, claim: PlanClaim, lease: &Lease) -> Result<(), Interrupted> {
         let host = self.resources.host().clone();
         let planning = tokio::task::spawn_blocking(move || plan_job(&host, &claim));
         let plan = tokio::select! {
@@ -120,15 +150,12 @@ impl Slot {
             // Planning leaves nothing behind but caches, so it can be left in the middle.
             () = lease.stopped() => return Err(Interrupted::before(Failure::Stopped)),
         };
-        self.commit_plan(fence, &plan).await
+        self.commit_plan(lease.fence(), &plan).await
     }
 
     async fn commit_plan(&self, fence: i64, plan: &NewPlan) -> Result<(), Interrupted> {
         let shards: usize = plan.datasets.iter().map(|d| d.plan.shards.len()).sum();
-        let stored = retry(&self.stopping, || {
-            self.store.commit_plan(self.worker, fence, plan)
-        })
-        .await;
+        let stored = self.ledger.commit_plan(fence, plan).await;
         if stored.map_err(|error| internal(&error))? {
             tracing::info!(fence, shards, "planned");
         } else {
@@ -140,47 +167,123 @@ impl Slot {
         Ok(())
     }
 
+    /// Runs a shard and hands it over. `behind` it wait the others of the claim.
     async fn shard(
-        &self,
-        fence: i64,
-        job: assay_api::JobId,
-        shard: ShardClaim,
-        lease: &Arc<Lease>,
-    ) -> Result<(), Interrupted> {
-        let index = shard.index;
-        let resources = tokio::select! {
-            opened = self.resources.get(job, &self.stopping) => opened.map_err(Interrupted::before)?,
-            // Digests and tokens of large files take a while; the next attempt finds the caches.
-            () = lease.stopped() => return Err(Interrupted::before(Failure::Stopped)),
-        };
-        let mut work = ShardWork {
-            depth: shard.split_depth,
-            shard: Arc::new(shard),
-            job: resources,
-            lease: Arc::clone(lease),
-        };
-        let outcome = loop {
-            match self.run(index, work.clone()).await {
-                Err(Interrupted::TooLarge { depth }) => {
-                    self.record_split(fence, index, depth).await?;
-                    work.depth = depth;
+        &mut self,
+        Queued { lease, job, shard }: Queued,
+        behind: &VecDeque<Queued>,
+        claim_seconds: f64,
+    ) -> Result<(), StoreError> {
+        let (index, flops) = (shard.index, shard.flops);
+        tracing::debug!(%job, shard = index, fence = lease.fence(), "claimed");
+        let result = match self.open(job, &lease).await {
+            Ok(resources) => {
+                self.expect(&resources, &lease, flops, behind);
+                let outcome = tokio::select! {
+                    outcome = self.compute(shard, &resources, &lease) => outcome,
+                    () = lease.abandoned() => {
+                        // Not given back: it has lapsed, and counts as lost if it is to blame.
+                        self.is_hung = true;
+                        return Ok(());
+                    }
+                };
+                if let Ok(outcome) = &outcome {
+                    self.rate.learn(&resources.rate_key, flops, outcome.seconds);
                 }
-                answer => break answer?,
+                outcome
             }
+            Err(interrupted) => Err(interrupted),
         };
-        self.commit_shard(fence, index, &outcome).await
+        match result {
+            Ok(mut outcome) => {
+                outcome.claim_seconds = claim_seconds;
+                let computed = Computed {
+                    lease,
+                    shard: index,
+                    outcome,
+                    at: Instant::now(),
+                };
+                // The committer ends after all slots, unless the ledger failed for good: then the
+                // worker stops, and the lease runs out.
+                let _ = self.results.send(computed).await;
+            }
+            Err(interrupted) => {
+                self.ledger.give_up(lease.fence(), interrupted).await?;
+                self.leases.drop_lease(&lease);
+            }
+        }
+        Ok(())
     }
 
-    async fn run(&self, shard: u32, work: ShardWork) -> Result<ShardOutcome, Interrupted> {
-        let answer = self.device.run(work).await;
-        answer.unwrap_or_else(|| {
-            Err(Interrupted::before(Failure::error(
+    async fn open(&self, job: JobId, lease: &Lease) -> Result<Arc<JobResources>, Interrupted> {
+        if lease.is_stopped() {
+            return Err(Interrupted::before(Failure::Stopped));
+        }
+        tokio::select! {
+            opened = self.resources.get(job, &self.ledger.stopping) => opened.map_err(Interrupted::before),
+            // Digests and tokens of large files take a while; the next attempt finds the caches.
+            () = lease.stopped() => Err(Interrupted::before(Failure::Stopped)),
+        }
+    }
+
+    /// Tells the leases when their shards should end, for the next renewal to tell the ledger.
+    fn expect(&self, job: &JobResources, lease: &Lease, flops: f64, behind: &VecDeque<Queued>) {
+        let Some(rate) = self.rate.of(&job.rate_key) else {
+            return;
+        };
+        let mut total = flops;
+        lease.expect(duration(total, rate));
+        for queued in behind {
+            total += queued.shard.flops;
+            queued.lease.expect(duration(total, rate));
+        }
+    }
+
+    async fn compute(
+        &self,
+        shard: ShardClaim,
+        resources: &Arc<JobResources>,
+        lease: &Arc<Lease>,
+    ) -> Result<assay_store::ShardOutcome, Interrupted> {
+        let mut work = ShardWork {
+            depth: shard.split_depth,
+            rate: self.rate.of(&resources.rate_key),
+            shard: Arc::new(shard),
+            job: Arc::clone(resources),
+            lease: Arc::clone(lease),
+        };
+        let mut load_seconds = 0.0;
+        loop {
+            let ran = self.run(work.clone()).await;
+            lease.leave_device();
+            load_seconds += ran.load_seconds;
+            match ran.result {
+                Err(Interrupted::TooLarge { depth }) => {
+                    self.record_split(lease.fence(), work.shard.index, depth)
+                        .await?;
+                    work.depth = depth;
+                }
+                Err(interrupted) => return Err(interrupted),
+                Ok(mut outcome) => {
+                    outcome.load_seconds = load_seconds;
+                    return Ok(outcome);
+                }
+            }
+        }
+    }
+
+    async fn run(&self, work: ShardWork) -> crate::device::Ran {
+        let index = work.shard.index;
+        let ran = self.device.run(work).await;
+        ran.unwrap_or_else(|| crate::device::Ran {
+            load_seconds: 0.0,
+            result: Err(Interrupted::before(Failure::error(
                 ErrorCode::ComputeFailed,
                 format!(
-                    "the thread of device {} died while it ran shard {shard}",
+                    "the thread of device {} died while it ran shard {index}",
                     self.name
                 ),
-            )))
+            ))),
         })
     }
 
@@ -192,86 +295,11 @@ impl Slot {
             depth,
             "splitting the micro-batches to fit in memory"
         );
-        let recorded = retry(&self.stopping, || {
-            self.store.record_split(self.worker, fence, depth)
-        })
-        .await;
+        let recorded = self.ledger.record_split(fence, depth).await;
         if recorded.map_err(|error| internal(&error))? {
             Ok(())
         } else {
             Err(Interrupted::before(Failure::Stopped))
         }
     }
-
-    async fn commit_shard(
-        &self,
-        fence: i64,
-        shard: u32,
-        outcome: &ShardOutcome,
-    ) -> Result<(), Interrupted> {
-        let committed = retry(&self.stopping, || {
-            self.store.commit_shard(self.worker, fence, outcome)
-        })
-        .await;
-        let committed = committed.map_err(|error| {
-            let code = if error.is_miscount() {
-                ErrorCode::CountsDisagree
-            } else {
-                ErrorCode::Internal
-            };
-            let failure = Failure::fatal(code, format!("shard {shard} cannot be counted: {error}"));
-            Interrupted::Failed {
-                failure,
-                computed_tokens: outcome.computed_tokens,
-            }
-        })?;
-        match committed {
-            CommitOutcome::Counted => {
-                tracing::info!(
-                    fence,
-                    shard,
-                    tokens = outcome.computed_tokens,
-                    seconds = outcome.seconds,
-                    "counted"
-                );
-            }
-            CommitOutcome::Late => tracing::warn!(fence, shard, "late: the result is dropped"),
-            CommitOutcome::Disagrees => {
-                tracing::error!(fence, shard, "the result does not agree with the plan");
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends an attempt that did not commit: given back if it was stopped, else with its error.
-    async fn give_up(&self, fence: i64, interrupted: Interrupted) -> Result<(), StoreError> {
-        let record = match interrupted {
-            Interrupted::Failed {
-                failure,
-                computed_tokens,
-            } => failure.record(computed_tokens),
-            // Taken up where the shard is run.
-            Interrupted::TooLarge { .. } => None,
-        };
-        match record {
-            None => {
-                tracing::info!(fence, "given back");
-                retry(&self.stopping, || {
-                    self.store.release_attempt(self.worker, fence)
-                })
-                .await
-            }
-            Some(failure) => {
-                tracing::error!(fence, code = %failure.code, "{}", failure.detail);
-                retry(&self.stopping, || {
-                    self.store.fail_attempt(self.worker, fence, &failure)
-                })
-                .await
-            }
-        }
-    }
-}
-
-fn internal(error: &dyn std::error::Error) -> Interrupted {
-    Interrupted::before(Failure::error(ErrorCode::Internal, error.to_string()))
 }

@@ -6,7 +6,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{DatasetRef, Dtype, DtypeRequest, ErrorCode, JobId, Method, MethodRequest, OneOrMany};
+use crate::{
+    BaselineRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode, JobId, Method, MethodRequest,
+    OneOrMany,
+};
 
 /// The body of `POST /jobs`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -42,6 +45,24 @@ pub struct JobRequest {
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     #[schema(default = true)]
     pub reuse: bool,
+    /// Jobs of a higher priority are computed first, -100 to 100; among equals the older job.
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schema(minimum = -100, maximum = 100)]
+    pub priority: i32,
+    /// The share of the shards, 0 to 1, that another worker computes again. Where two workers
+    /// disagree a third one decides; the worker that is found wrong computes nothing more, and
+    /// its shards of the job are computed again.
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub audit: f64,
+    /// Whether one device computes a sample of the job alone first, which the speed-up is
+    /// measured against.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub baseline: BaselineRequest,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn yes() -> bool {
@@ -118,6 +139,15 @@ pub struct Job {
     /// Whether the NLL of every counted token is kept.
     #[serde(default)]
     pub token_output: bool,
+    /// Jobs of a higher priority are computed first.
+    #[serde(default)]
+    pub priority: i32,
+    /// The share of the shards that is computed twice.
+    #[serde(default)]
+    pub audit: f64,
+    /// Whether one device computes a sample alone first.
+    #[serde(default)]
+    pub baseline: BaselineRequest,
     /// When it was accepted.
     pub created_at: DateTime<Utc>,
     /// When a worker first took it up.

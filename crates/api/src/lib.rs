@@ -11,6 +11,8 @@ mod job;
 mod method;
 mod one_or_many;
 mod page;
+mod performance;
+mod plan;
 mod problem;
 mod result;
 mod status;
@@ -27,14 +29,17 @@ pub use job::{DatasetProgress, Job, JobError, JobRequest, JobState, Progress, Sh
 pub use method::{Bos, Convention, Dtype, DtypeRequest, Method, MethodRequest, Tail};
 pub use one_or_many::OneOrMany;
 pub use page::Page;
+pub use performance::{
+    Baseline, BaselineRequest, BaselineSource, DevicePerformance, Performance, Spread,
+};
+pub use plan::{PlanComparison, PlanDevice, PlanRequest, Strategy, StrategyPrediction};
 pub use problem::{FieldError, Problem};
 pub use result::{
-    DatasetResult, DocumentRow, GroupResult, JobResult, ModelFacts, Performance, TokenRow,
-    TokenizerFacts,
+    DatasetResult, DocumentRow, GroupResult, JobResult, ModelFacts, TokenRow, TokenizerFacts,
 };
 pub use status::{
-    AttemptKind, AttemptOutcome, AttemptRow, DeviceStatus, Health, Readiness, ShardRow, ShardState,
-    WorkerRow, WorkerState,
+    AttemptKind, AttemptOutcome, AttemptRow, AuditState, DeviceStatus, Health, Readiness, ShardRow,
+    ShardState, WorkerError, WorkerRow, WorkerState,
 };
 pub use upload::Upload;
 

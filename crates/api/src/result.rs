@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Dtype, JobId, Method, OneOrMany};
+use crate::{Dtype, JobId, Method, OneOrMany, Performance};
 
 /// The answer of `GET /jobs/{id}/results`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -35,6 +35,10 @@ pub struct JobResult {
     /// splits.
     #[serde(default)]
     pub split_shards: u64,
+    /// The share of the counted tokens that another worker computed again and agreed on. Less
+    /// than was asked for where no other worker was there.
+    #[serde(default)]
+    pub audited: f64,
     /// How fast it went.
     pub performance: Performance,
     /// What a reader of the numbers should know.
@@ -147,19 +151,6 @@ pub struct GroupResult {
     pub standard_error: Option<f64>,
     /// Half-width of the 95 % confidence interval of the mean NLL, t(G-1).
     pub confidence_95: Option<f64>,
-}
-
-/// How fast a job went.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Performance {
-    /// Counted tokens per second of wall time.
-    pub tokens_per_second: Option<f64>,
-    /// Wall seconds from the first claim of a shard to the last commit.
-    pub seconds: f64,
-    /// Tokens counted, each once.
-    pub counted_tokens: u64,
-    /// Tokens scored by any attempt, late and repeated ones included, as far as reported.
-    pub computed_tokens: u64,
 }
 
 /// One row of `GET /jobs/{id}/documents`.

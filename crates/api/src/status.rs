@@ -26,13 +26,31 @@ pub enum AttemptKind {
     Plan,
     /// Runs a shard.
     Primary,
+    /// Runs a shard that another device is slow with; whichever ends first counts.
+    Copy,
+    /// Runs a counted shard again, to compare.
+    Audit,
+}
+
+/// Where the audit of a shard stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditState {
+    /// To be computed again by another worker.
+    Wanted,
+    /// Two workers disagree; a third one has to decide.
+    Disputed,
+    /// Two workers agree.
+    Agreed,
+    /// No other worker was there.
+    Waived,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AttemptOutcome {
-    /// Its numbers count.
+    /// Its numbers count, or were compared if it was an audit.
     Committed,
     /// It failed with an error.
     Failed,
@@ -42,6 +60,10 @@ pub enum AttemptOutcome {
     Released,
     /// The job ended first.
     Cancelled,
+    /// Another attempt at the shard was counted first.
+    Superseded,
+    /// Its numbers were taken back: its worker was found to compute wrong ones.
+    Revoked,
 }
 
 /// One attempt at a shard.
@@ -53,8 +75,14 @@ pub struct AttemptRow {
     pub kind: AttemptKind,
     /// Name of the worker.
     pub worker: String,
+    /// The device, as given to the worker.
+    #[serde(default)]
+    pub device: String,
     /// Kind of the device.
     pub device_kind: String,
+    /// Whether its device computed alone, to measure the baseline.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub solo: bool,
     /// When it was claimed.
     pub started_at: DateTime<Utc>,
     /// When it ended.
@@ -93,13 +121,16 @@ pub struct ShardRow {
     pub split_depth: u32,
     /// Device seconds of the committed attempt.
     pub seconds: Option<f64>,
+    /// Where its audit stands; null if it is not to be audited.
+    #[serde(default)]
+    pub audit: Option<AuditState>,
     /// Its attempts, oldest first.
     pub attempts: Vec<AttemptRow>,
 }
 
-/// Whether a worker is heard of.
+/// Whether a worker is heard of, and trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum WorkerState {
     /// Heard of within its lease.
     Live,
@@ -107,6 +138,8 @@ pub enum WorkerState {
     Stopped,
     /// Silent for longer than its lease.
     Lost,
+    /// Heard of, and given no work any more: see `out_of_service`.
+    OutOfService,
 }
 
 /// One device of a worker.
@@ -138,6 +171,26 @@ pub struct WorkerRow {
     pub last_seen_at: DateTime<Utc>,
     /// Live attempts it holds.
     pub running: u64,
+    /// Results that came after their attempt had ended otherwise, and were dropped.
+    #[serde(default)]
+    pub late_commits: u64,
+    /// Why it is given no work any more, until it is started anew.
+    #[serde(default)]
+    pub out_of_service: Option<String>,
+    /// The last trouble that it told of itself.
+    #[serde(default)]
+    pub last_error: Option<WorkerError>,
+}
+
+/// Trouble of a worker that is no fault of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerError {
+    /// The code.
+    pub code: ErrorCode,
+    /// What happened.
+    pub detail: String,
+    /// When it was told.
+    pub at: DateTime<Utc>,
 }
 
 /// The answer of `GET /healthz`.

@@ -45,6 +45,21 @@ pub fn tokenize(
     cache_dir: &Path,
     digests: &DigestCache,
 ) -> Result<TokenStore, DataError> {
+    tokenize_until(source, reading, cache_dir, digests, &|| false)
+}
+
+/// [`tokenize`], asking `cancelled` now and then whether to stop. Joined documents are tokenized
+/// in one go, which is not interrupted.
+///
+/// # Errors
+/// See [`DataError`]; nothing is cached then.
+pub fn tokenize_until(
+    source: &Source,
+    reading: &Reading<'_>,
+    cache_dir: &Path,
+    digests: &DigestCache,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<TokenStore, DataError> {
     if source.is_masked() && reading.join.is_some() {
         return Err(DataError::MaskedAndJoined {
             file: source.label(),
@@ -62,7 +77,7 @@ pub fn tokenize(
     if let Some(store) = cached {
         return Ok(store);
     }
-    let (writer, groups) = Builder::new(&pinned.source, reading, cache_dir)?.build()?;
+    let (writer, groups) = Builder::new(&pinned.source, reading, cache_dir, cancelled)?.build()?;
     pinned.check(digests)?;
     let path = if reading.offsets {
         with_offsets
@@ -80,6 +95,7 @@ pub fn tokenize(
 struct Builder<'a> {
     source: &'a Source,
     reading: &'a Reading<'a>,
+    cancelled: &'a dyn Fn() -> bool,
     wants: Wants,
     writer: StoreWriter,
     groups: Groups,
@@ -90,6 +106,7 @@ impl<'a> Builder<'a> {
         source: &'a Source,
         reading: &'a Reading<'a>,
         cache_dir: &Path,
+        cancelled: &'a dyn Fn() -> bool,
     ) -> Result<Self, DataError> {
         let wants = Wants {
             offsets: reading.offsets,
@@ -103,6 +120,7 @@ impl<'a> Builder<'a> {
         Ok(Self {
             source,
             reading,
+            cancelled,
             wants,
             writer: StoreWriter::new(cache_dir, sections).map_err(DataError::Cache)?,
             groups: Groups::default(),
@@ -129,8 +147,15 @@ impl<'a> Builder<'a> {
         let Reading {
             tokenizer, chat, ..
         } = *self.reading;
-        let mut taken = Taken::open(self.source, Some(tokenizer), chat, self.wants, &|| false)?;
+        let mut taken = Taken::open(
+            self.source,
+            Some(tokenizer),
+            chat,
+            self.wants,
+            self.cancelled,
+        )?;
         while let Some(batch) = taken.next()? {
+            self.go_on()?;
             for (document, tokens) in batch {
                 let facts = self.facts(&document)?;
                 self.push(&tokens, facts)?;
@@ -151,10 +176,11 @@ impl<'a> Builder<'a> {
             counted: false,
         };
         let counting = self.source.limit_tokens.map(|_| tokenizer);
-        let mut taken = Taken::open(self.source, counting, chat, ids, &|| false)?;
+        let mut taken = Taken::open(self.source, counting, chat, ids, self.cancelled)?;
         let mut joined = Joined::default();
         let mut facts = Vec::new();
         while let Some(batch) = taken.next()? {
+            self.go_on()?;
             for (document, _) in batch {
                 facts.push(self.facts(&document)?);
                 joined.push(&document.text, join);
@@ -167,6 +193,13 @@ impl<'a> Builder<'a> {
         let tokens = tokenizer.encode_with_offsets(&joined.text)?;
         for (tokens, facts) in joined.split(tokens, self.wants).iter().zip(facts) {
             self.push(tokens, facts)?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), DataError> {
+        if (self.cancelled)() {
+            return Err(DataError::Cancelled);
         }
         Ok(())
     }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::ClusterLayout;
 use crate::cut;
 use crate::error::PlanError;
-use crate::scope::{Scope, tokens};
+use crate::scope::Scope;
+use crate::sizes::{PlanConstants, cut_micro_batches, cut_shards};
 use crate::spans::spans_digest;
 use crate::verify::verify_spans;
 use crate::window::Window;
@@ -25,27 +26,6 @@ impl CostModel {
         let len = f64::from(window.len);
         self.linear_flops_per_token * len
             + self.attention_flops_per_pair * (len * (len + 1.0) / 2.0)
-    }
-}
-
-/// The sizes a plan is cut by. They decide which bits come out, so results record them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanConstants {
-    /// Input tokens of a micro-batch at most; one window may exceed it, alone.
-    pub micro_batch_tokens: u32,
-    /// Shards of a job, about: a shard holds at least this fraction of the job's operations.
-    pub max_shards: u32,
-    /// Operations that are enough for a shard, however many shards that makes.
-    pub max_shard_flops: f64,
-}
-
-impl Default for PlanConstants {
-    fn default() -> Self {
-        Self {
-            micro_batch_tokens: 2048,
-            max_shards: 512,
-            max_shard_flops: 4e15,
-        }
     }
 }
 
@@ -90,9 +70,10 @@ pub struct DatasetPlan {
 /// Plans a job: a plan for each of `scopes`, in their order.
 ///
 /// Within a dataset, windows are sorted by length, longest first, then by document and start, so
-/// that those of equal length meet in a micro-batch. They are cut greedily into micro-batches,
-/// and consecutive micro-batches into shards of at least
-/// `min(job's operations / max_shards, max_shard_flops)`. No shard holds two datasets.
+/// that those of equal length meet in a micro-batch. They are cut greedily into micro-batches, and
+/// consecutive micro-batches into shards, both of sizes that fall towards the end of the dataset:
+/// see [`PlanConstants`]. No shard holds two datasets. Which windows share a micro-batch does not
+/// depend on the other datasets of the job; how many micro-batches make a shard does.
 ///
 /// The plan follows from the arguments alone, and is verified by [`verify_spans`] first.
 ///
@@ -104,31 +85,41 @@ pub fn plan(
     cost: &CostModel,
     constants: &PlanConstants,
 ) -> Result<Vec<DatasetPlan>, PlanError> {
+    let mut plans = plan_unverified(scopes, cost, constants)?;
+    for (scope, plan) in scopes.iter().zip(&mut plans) {
+        for shard in &mut plan.shards {
+            shard.spans_digest = spans_digest(&shard.micro_batches);
+        }
+        verify_spans(scope, &plan.shards)?;
+    }
+    Ok(plans)
+}
+
+/// [`plan`] without the digests, and without the proof that every token is counted once.
+pub(crate) fn plan_unverified(
+    scopes: &[Scope<'_>],
+    cost: &CostModel,
+    constants: &PlanConstants,
+) -> Result<Vec<DatasetPlan>, PlanError> {
     let windows = scopes
         .iter()
         .enumerate()
         .map(|(dataset, scope)| sorted_windows(dataset, scope))
         .collect::<Result<Vec<_>, _>>()?;
     let job_flops: f64 = windows.iter().flatten().map(|w| cost.window(w)).sum();
-    let shard_flops = (job_flops / f64::from(constants.max_shards)).min(constants.max_shard_flops);
 
-    (0_u32..)
-        .zip(scopes)
-        .zip(windows)
-        .map(|((dataset, scope), windows)| {
-            let micro_batches = cut_micro_batches(windows, constants.micro_batch_tokens);
-            let shards = cut_shards(dataset, scope, micro_batches, cost, shard_flops);
-            verify_spans(scope, &shards)?;
-            Ok(DatasetPlan {
-                scored_tokens: shards.iter().map(|shard| shard.scored_tokens).sum(),
-                clusters: ClusterLayout::of_windows(
-                    scope,
-                    shards.iter().flat_map(ShardPlan::windows),
-                ),
-                shards,
-            })
-        })
-        .collect()
+    let plans = (0_u32..).zip(scopes).zip(windows);
+    let plans = plans.map(|((dataset, scope), windows)| {
+        let micro_batches = cut_micro_batches(windows, constants);
+        let shards = cut_shards(dataset, scope, micro_batches, cost, constants, job_flops);
+        let windows = shards.iter().flat_map(ShardPlan::windows);
+        DatasetPlan {
+            scored_tokens: shards.iter().map(|shard| shard.scored_tokens).sum(),
+            clusters: ClusterLayout::of_windows(scope, windows),
+            shards,
+        }
+    });
+    Ok(plans.collect())
 }
 
 fn sorted_windows(dataset: usize, scope: &Scope<'_>) -> Result<Vec<Window>, PlanError> {
@@ -143,58 +134,6 @@ fn sorted_windows(dataset: usize, scope: &Scope<'_>) -> Result<Vec<Window>, Plan
     }
     windows.sort_unstable_by_key(|w| (std::cmp::Reverse(w.len), w.document, w.start));
     Ok(windows)
-}
-
-fn cut_micro_batches(windows: Vec<Window>, budget: u32) -> Vec<MicroBatch> {
-    let mut micro_batches: Vec<MicroBatch> = Vec::new();
-    let mut room = 0;
-    for window in windows {
-        let len = u64::from(window.len);
-        match micro_batches.last_mut() {
-            Some(last) if len <= room => last.0.push(window),
-            _ => {
-                micro_batches.push(MicroBatch(vec![window]));
-                room = u64::from(budget);
-            }
-        }
-        room = room.saturating_sub(len);
-    }
-    micro_batches
-}
-
-fn cut_shards(
-    dataset: u32,
-    scope: &Scope<'_>,
-    micro_batches: Vec<MicroBatch>,
-    cost: &CostModel,
-    shard_flops: f64,
-) -> Vec<ShardPlan> {
-    let mut shards: Vec<ShardPlan> = Vec::new();
-    for micro_batch in micro_batches {
-        let flops: f64 = micro_batch.0.iter().map(|w| cost.window(w)).sum();
-        let windows = micro_batch.0.iter();
-        let scored: u64 = windows
-            .map(|w| tokens(scope.counted(w.document as usize, w.from..w.to)))
-            .sum();
-        match shards.last_mut() {
-            Some(last) if last.flops < shard_flops => {
-                last.flops += flops;
-                last.scored_tokens += scored;
-                last.micro_batches.push(micro_batch);
-            }
-            _ => shards.push(ShardPlan {
-                dataset,
-                micro_batches: vec![micro_batch],
-                scored_tokens: scored,
-                flops,
-                spans_digest: String::new(),
-            }),
-        }
-    }
-    for shard in &mut shards {
-        shard.spans_digest = spans_digest(&shard.micro_batches);
-    }
-    shards
 }
 
 #[cfg(test)]
@@ -222,6 +161,7 @@ mod tests {
         let constants = PlanConstants {
             micro_batch_tokens: 8,
             max_shards: 2,
+            tail_divisor: 0,
             ..PlanConstants::default()
         };
         let scopes = [rolling(4, &[3, 0, 10]), rolling(4, &[2])];
@@ -238,10 +178,11 @@ mod tests {
             windows,
             [vec![(2, -1, 4), (2, 3, 4)], vec![(2, 5, 4), (0, -1, 3)]]
         );
-        // 4 tokens cost 50, 3 cost 36, 2 cost 23: 209 in all, so 104.5 fill a shard.
+        // 4 tokens cost 50, 3 cost 36, 2 cost 23: 209 in all, so a shard should have 104.5, and
+        // 100 is nearer to that than 186.
         assert_eq!(
             plans[0].shards.iter().map(|s| s.flops).collect::<Vec<_>>(),
-            [186.0]
+            [100.0, 86.0]
         );
         assert_eq!(plans[0].scored_tokens, 13);
         assert_eq!(plans[0].clusters, ClusterLayout::Documents { documents: 3 });

@@ -73,7 +73,7 @@ proptest! {
 }
 
 /// Rows of pseudorandom lengths, planned with prefixes: (micro-batches' digest, shards).
-fn planned(window: u32) -> (String, Vec<DatasetPlan>) {
+fn planned(window: u32, tail_divisor: u32) -> (String, Vec<DatasetPlan>) {
     let mut seed = 12_345_u64;
     let mut next = || {
         seed = seed
@@ -92,6 +92,8 @@ fn planned(window: u32) -> (String, Vec<DatasetPlan>) {
         micro_batch_tokens: 512,
         max_shards: 7,
         max_shard_flops: 4e15,
+        tail_divisor,
+        tail_micro_batch_tokens: 128,
     };
     let cost = CostModel {
         linear_flops_per_token: 1000.0,
@@ -103,7 +105,7 @@ fn planned(window: u32) -> (String, Vec<DatasetPlan>) {
     (spans_digest(&all), plans)
 }
 
-/// Digests of version 0.1's plans. A change of them is a change of results: see
+/// Digests of plans without a tail, those of version 0.1. A change of them is a change of results: see
 /// [`assay_scoring::NUMERICS_VERSION`].
 #[test]
 fn plans_do_not_move() {
@@ -130,7 +132,7 @@ fn plans_do_not_move() {
             "sha256:110fa8fa2f4a46bf98cc695bd7a511245654da8e5ce16cf3ecc77f89b86945f8",
         ),
     ] {
-        let (all, plans) = planned(window);
+        let (all, plans) = planned(window, 0);
         assert_eq!(all, digest, "window {window}");
         assert_eq!(plans[0].shards.len(), shards, "window {window}");
         let total: f64 = plans[0].shards.iter().map(|shard| shard.flops).sum();
@@ -139,6 +141,35 @@ fn plans_do_not_move() {
         assert_eq!(
             serde_json::to_string(&plans[1].clusters).unwrap(),
             r#"{"by":"spans","document":1,"documents":3,"tokens":5000,"spans":50}"#
+        );
+    }
+}
+
+/// The same of plans whose sizes fall towards the end, as those of version 2 of the numbers do.
+#[test]
+fn falling_sizes_do_not_move() {
+    for (window, digest, shards) in [
+        (
+            1,
+            "sha256:4bbe4ca122ace214afccd116efcfec8df61c922011efff42219ab59793101b46",
+            562,
+        ),
+        (
+            64,
+            "sha256:eb004a7a66eb4a6c48caa3349ce37eef2a9389d020ea96a8766413eb2bafa274",
+            624,
+        ),
+        (
+            2048,
+            "sha256:62aab1e2b4c5ffd06d41d9db6074835dc1a95cf24d06a8e87032603a3282191a",
+            281,
+        ),
+    ] {
+        let (all, plans) = planned(window, 256);
+        assert_eq!(
+            (all.as_str(), plans[0].shards.len()),
+            (digest, shards),
+            "window {window}"
         );
     }
 }

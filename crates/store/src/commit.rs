@@ -1,11 +1,13 @@
-//! The commit of a shard: one transaction that either counts everything or nothing.
+//! The commit of shards: one transaction for each job, that either counts everything or nothing.
+
+use std::collections::BTreeMap;
 
 use assay_api::{ErrorCode, JobError, JobId, JobState, WorkerId};
 use assay_scoring::{ClusterSum, MicroBatch};
 use sqlx::{FromRow, PgConnection};
 
-use crate::rows::{bigint, count, int, json};
-use crate::{Store, StoreError, TokenSpan, end, finish, tokens};
+use crate::rows::{bigint, count, int, json, parse};
+use crate::{Store, StoreError, TokenSpan, audit, baseline, end, finish, rates, tokens};
 
 /// What a worker computed for a shard.
 #[derive(Clone, Debug)]
@@ -20,6 +22,14 @@ pub struct ShardOutcome {
     pub seconds: f64,
     /// Tokens scored, those thrown away included.
     pub computed_tokens: u64,
+    /// Times that micro-batches were halved in what was computed.
+    pub split_depth: u32,
+    /// Seconds its claim took; those of a claim of several shards are spread over them.
+    pub claim_seconds: f64,
+    /// Seconds of loading the model before it.
+    pub load_seconds: f64,
+    /// Seconds that it waited to be counted, as far as the worker knows before it is.
+    pub commit_seconds: f64,
 }
 
 /// What became of a commit.
@@ -27,19 +37,34 @@ pub struct ShardOutcome {
 pub enum CommitOutcome {
     /// The shard's sums count, now or by an earlier call under the same fence.
     Counted,
-    /// The attempt had ended: the result is dropped.
+    /// An audit: compared with the sums that count, now or by an earlier call under the same fence.
+    Compared,
+    /// The attempt had ended, or its worker is out of service: the result is dropped.
     Late,
     /// The result does not agree with the plan: the job has failed.
     Disagrees,
 }
 
-/// The attempt and its shard, locked.
+/// An attempt that brings its result, as it is now.
 #[derive(FromRow)]
-struct Committing {
-    shard: i32,
+pub(crate) struct Committing {
+    pub(crate) fence: i64,
+    pub(crate) shard: i32,
+    kind: String,
     outcome: Option<String>,
-    worker: String,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) worker: String,
+    pub(crate) device: String,
+    pub(crate) device_kind: String,
+    out_of_service: bool,
     token_output: bool,
+    state: String,
+}
+
+impl Committing {
+    fn is_audit(&self) -> bool {
+        self.kind == "audit"
+    }
 }
 
 #[derive(FromRow)]
@@ -47,101 +72,165 @@ struct Planned {
     dataset: i32,
     scored_tokens: i64,
     spans_digest: String,
-    /// Only if the job keeps tokens.
+    /// Only if the job keeps tokens, and this attempt would be counted.
     micro_batches: Option<serde_json::Value>,
 }
 
 impl Store {
-    /// Counts a shard: if the attempt is live its sums are stored, and its tokens if the job keeps
-    /// them; the row's `shards_left` is decremented, and whoever brings it to 0 finishes the row,
-    /// and then the job.
+    /// Counts shards, or compares them if they are audits: in one transaction for each job. The
+    /// answers are in the order of `outcomes`, which are given by their fences.
     ///
     /// A live attempt whose lease has just run out is still live until it is reaped: nobody else
-    /// holds the shard, so counting it is right and saves the work.
+    /// holds the shard, so counting it is right and saves the work. Of several live attempts at a
+    /// shard the first to come counts, and the others end.
     ///
-    /// Calling it again under the same fence, after a lost answer, changes nothing.
+    /// Calling it again under the same fences, after a lost answer, changes nothing.
     ///
     /// # Errors
-    /// The database does not answer.
-    pub async fn commit_shard(
+    /// The database does not answer, or refuses a count ([`StoreError::is_miscount`]): then
+    /// nothing of the same job is counted, and the caller finds the one at fault by committing
+    /// them one by one.
+    pub async fn commit_shards(
         &self,
         worker: WorkerId,
-        fence: i64,
-        outcome: &ShardOutcome,
-    ) -> Result<CommitOutcome, StoreError> {
-        let Some(job) = self.job_of(fence).await? else {
-            return Ok(CommitOutcome::Late);
-        };
-        let Some((mut tx, state)) = self.lock_job(job).await? else {
-            return Ok(CommitOutcome::Late);
-        };
-        let attempt: Option<Committing> = sqlx::query_as(
-            "select a.shard, a.outcome::text as outcome, w.name as worker, j.token_output
-             from attempts a join workers w on w.id = a.worker_id join jobs j on j.id = a.job_id
-             where a.fence = $1 and a.worker_id = $2 and a.shard is not null
-             for no key update of a",
+        outcomes: &[(i64, &ShardOutcome)],
+    ) -> Result<Vec<CommitOutcome>, StoreError> {
+        let fences: Vec<i64> = outcomes.iter().map(|(fence, _)| *fence).collect();
+        // Read without a lock: a fence never changes its job.
+        let jobs: Vec<(JobId, i64)> = sqlx::query_as(
+            "select job_id, fence from attempts
+             where fence = any($1) and worker_id = $2 and shard is not null",
         )
-        .bind(fence)
+        .bind(&fences)
         .bind(worker)
-        .fetch_optional(&mut *tx)
+        .fetch_all(&self.pool)
         .await?;
-        let Some(attempt) = attempt else {
-            return Ok(CommitOutcome::Late);
-        };
-        if attempt.outcome.as_deref() == Some("committed") {
-            return Ok(CommitOutcome::Counted);
+        let mut by_job: BTreeMap<JobId, Vec<i64>> = BTreeMap::new();
+        for (job, fence) in jobs {
+            by_job.entry(job).or_default().push(fence);
         }
-        if attempt.outcome.is_some() || state != JobState::Running {
-            note_late(&mut tx, fence, outcome).await?;
-            tx.commit().await?;
-            return Ok(CommitOutcome::Late);
+        let outcome_of: BTreeMap<i64, &ShardOutcome> = outcomes.iter().copied().collect();
+        let mut answers = BTreeMap::new();
+        for (job, mut fences) in by_job {
+            fences.sort_unstable();
+            let of_job: Vec<_> = fences.iter().map(|f| (*f, outcome_of[f])).collect();
+            // Boxed: the finish of a row makes it large.
+            let committed = Box::pin(self.commit_of_job(job, &of_job)).await?;
+            answers.extend(fences.into_iter().zip(committed));
         }
-        let planned: Planned = sqlx::query_as(
-            "select dataset, scored_tokens, spans_digest,
-                    case when $3 then micro_batches end as micro_batches
-             from shards
-             where job_id = $1 and index = $2 and state = 'running' for no key update",
-        )
-        .bind(job)
-        .bind(attempt.shard)
-        .bind(attempt.token_output)
-        .fetch_one(&mut *tx)
-        .await?;
-        if let Some(detail) = disagreement(attempt.shard, &planned, outcome)? {
-            let error = JobError {
-                code: ErrorCode::CountsDisagree,
-                detail,
-                field: None,
-                shard: end::location(Some(attempt.shard), &attempt.worker),
-            };
-            end::fail_job(&mut tx, job, &error).await?;
-            tx.commit().await?;
-            return Ok(CommitOutcome::Disagrees);
-        }
-        count_shard(&mut tx, job, attempt.shard, fence, outcome).await?;
-        if attempt.token_output {
-            let counted = (planned.dataset, attempt.shard, fence);
-            tokens::write(&mut tx, job, counted, &outcome.tokens).await?;
-        }
-        let left: i32 = sqlx::query_scalar(
-            "update datasets
-             set shards_left = shards_left - 1, scored_tokens = scored_tokens + $3,
-                 seconds = seconds + $4
-             where job_id = $1 and index = $2
-             returning shards_left",
-        )
-        .bind(job)
-        .bind(planned.dataset)
-        .bind(planned.scored_tokens)
-        .bind(outcome.seconds)
-        .fetch_one(&mut *tx)
-        .await?;
-        if left == 0 {
-            finish::finish_dataset(&mut tx, job, planned.dataset).await?;
-        }
-        tx.commit().await?;
-        Ok(CommitOutcome::Counted)
+        Ok(fences
+            .iter()
+            .map(|fence| answers.get(fence).copied().unwrap_or(CommitOutcome::Late))
+            .collect())
     }
+
+    /// Commits results of one job, given in the order of their fences.
+    async fn commit_of_job(
+        &self,
+        job: JobId,
+        outcomes: &[(i64, &ShardOutcome)],
+    ) -> Result<Vec<CommitOutcome>, StoreError> {
+        let Some((mut tx, _)) = self.lock_job(job).await? else {
+            return Ok(vec![CommitOutcome::Late; outcomes.len()]);
+        };
+        let fences: Vec<i64> = outcomes.iter().map(|(fence, _)| *fence).collect();
+        let live: Vec<(i64, bool)> = sqlx::query_as(
+            "select fence, outcome is null from attempts where fence = any($1)
+             order by fence for no key update",
+        )
+        .bind(&fences)
+        .fetch_all(&mut *tx)
+        .await?;
+        let mut answers = Vec::with_capacity(outcomes.len());
+        for (fence, outcome) in outcomes {
+            answers.push(commit_one(&mut tx, job, *fence, outcome).await?);
+        }
+        // Once for all of them. The last shard that counts may have left audits that nobody is
+        // there for. Rates are shared by jobs, so they come last in the order of the locks.
+        if answers.contains(&CommitOutcome::Counted) {
+            audit::sweep(&mut tx, job).await?;
+        }
+        finish::finish_ready(&mut tx, job).await?;
+        baseline::settle(&mut tx, job).await?;
+        // Not again from what is told again.
+        let live = live.iter().filter(|(_, live)| *live);
+        let fences: Vec<i64> = live.map(|(fence, _)| *fence).collect();
+        rates::learn(&mut tx, &fences).await?;
+        tx.commit().await?;
+        Ok(answers)
+    }
+}
+
+/// Takes one result. What the ones before it did (superseded this attempt, failed the job, took
+/// the worker out of service) is seen.
+async fn commit_one(
+    tx: &mut PgConnection,
+    job: JobId,
+    fence: i64,
+    outcome: &ShardOutcome,
+) -> Result<CommitOutcome, StoreError> {
+    let attempt: Committing = sqlx::query_as(
+        "select a.fence, a.shard, a.kind::text as kind, a.outcome::text as outcome, a.worker_id,
+                w.name as worker, a.device, a.device_kind,
+                w.out_of_service_at is not null as out_of_service,
+                j.token_output, j.state::text as state
+         from attempts a join workers w on w.id = a.worker_id join jobs j on j.id = a.job_id
+         where a.fence = $1",
+    )
+    .bind(fence)
+    .fetch_one(&mut *tx)
+    .await?;
+    match attempt.outcome.as_deref() {
+        Some("committed") if attempt.is_audit() => return Ok(CommitOutcome::Compared),
+        Some("committed") => return Ok(CommitOutcome::Counted),
+        Some(_) => {
+            end::note_late(tx, fence, "cancelled", outcome).await?;
+            return Ok(CommitOutcome::Late);
+        }
+        None => {}
+    }
+    if parse::<JobState>(attempt.state.clone())? != JobState::Running {
+        end::note_late(tx, fence, "cancelled", outcome).await?;
+        return Ok(CommitOutcome::Late);
+    }
+    if attempt.out_of_service {
+        end::note_late(tx, fence, "released", outcome).await?;
+        end::put_back(tx, job, &[Some(attempt.shard)]).await?;
+        return Ok(CommitOutcome::Late);
+    }
+    let keeps_tokens = attempt.token_output && !attempt.is_audit();
+    let planned: Planned = sqlx::query_as(
+        "select dataset, scored_tokens, spans_digest,
+                case when $3 then micro_batches end as micro_batches
+         from shards where job_id = $1 and index = $2 for no key update",
+    )
+    .bind(job)
+    .bind(attempt.shard)
+    .bind(keeps_tokens)
+    .fetch_one(&mut *tx)
+    .await?;
+    if let Some(detail) = disagreement(attempt.shard, &planned, outcome)? {
+        let error = JobError {
+            code: ErrorCode::CountsDisagree,
+            detail,
+            field: None,
+            shard: end::location(Some(attempt.shard), &attempt.worker),
+        };
+        end::fail_job(tx, job, &error).await?;
+        return Ok(CommitOutcome::Disagrees);
+    }
+    commit_attempt(tx, fence, outcome, attempt.is_audit()).await?;
+    if attempt.is_audit() {
+        audit::compare(tx, job, &attempt, outcome).await?;
+        return Ok(CommitOutcome::Compared);
+    }
+    supersede(tx, job, attempt.shard).await?;
+    count_shard(tx, job, attempt.shard, fence, outcome).await?;
+    if keeps_tokens {
+        let counted = (planned.dataset, attempt.shard, fence);
+        tokens::write(tx, job, counted, &outcome.tokens).await?;
+    }
+    Ok(CommitOutcome::Counted)
 }
 
 /// Why the result cannot be the planned shard's, if so.
@@ -172,6 +261,77 @@ fn disagreement(
         .map(|detail| format!("shard {shard} was computed otherwise than planned: {detail}")))
 }
 
+/// The sums as the ledger keeps them.
+pub(crate) struct Columns {
+    pub(crate) clusters: Vec<i32>,
+    pub(crate) units: Vec<i64>,
+    pub(crate) scored: Vec<i64>,
+}
+
+impl Columns {
+    pub(crate) fn of(sums: &[ClusterSum]) -> Result<Self, StoreError> {
+        Ok(Self {
+            clusters: sums
+                .iter()
+                .map(|s| int(s.cluster))
+                .collect::<Result<_, _>>()?,
+            units: sums.iter().map(|s| s.units).collect(),
+            scored: sums
+                .iter()
+                .map(|s| bigint(s.scored))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Ends the attempt, with the account of its time, and with its sums if they are to be compared.
+async fn commit_attempt(
+    tx: &mut PgConnection,
+    fence: i64,
+    outcome: &ShardOutcome,
+    keep_sums: bool,
+) -> Result<(), StoreError> {
+    let sums = if keep_sums {
+        Some(Columns::of(&outcome.sums)?)
+    } else {
+        None
+    };
+    sqlx::query(
+        "update attempts
+         set outcome = 'committed', finished_at = now(), computed_tokens = $2, seconds = $3,
+             claim_seconds = $4, load_seconds = $5, commit_seconds = $6, split_depth = $7,
+             clusters = $8, units = $9, scored = $10
+         where fence = $1",
+    )
+    .bind(fence)
+    .bind(bigint(outcome.computed_tokens)?)
+    .bind(outcome.seconds)
+    .bind(outcome.claim_seconds)
+    .bind(outcome.load_seconds)
+    .bind(outcome.commit_seconds)
+    .bind(int(outcome.split_depth)?)
+    .bind(sums.as_ref().map(|sums| &sums.clusters))
+    .bind(sums.as_ref().map(|sums| &sums.units))
+    .bind(sums.as_ref().map(|sums| &sums.scored))
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Ends the other live attempts at a shard that is being counted: their workers stop at the next
+/// renewal.
+async fn supersede(tx: &mut PgConnection, job: JobId, shard: i32) -> Result<(), StoreError> {
+    sqlx::query(
+        "update attempts set outcome = 'superseded', finished_at = now()
+         where job_id = $1 and shard = $2 and outcome is null",
+    )
+    .bind(job)
+    .bind(shard)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
 async fn count_shard(
     tx: &mut PgConnection,
     job: JobId,
@@ -179,56 +339,29 @@ async fn count_shard(
     fence: i64,
     outcome: &ShardOutcome,
 ) -> Result<(), StoreError> {
+    let sums = Columns::of(&outcome.sums)?;
+    // The depth of what counts: another attempt may have recorded a deeper one and not be counted.
     sqlx::query(
-        "update attempts
-         set outcome = 'committed', finished_at = now(), computed_tokens = $2
-         where fence = $1",
-    )
-    .bind(fence)
-    .bind(bigint(outcome.computed_tokens)?)
-    .execute(&mut *tx)
-    .await?;
-    let sums = &outcome.sums;
-    sqlx::query(
-        "update shards
-         set state = 'done', fence = $3, clusters = $4, units = $5, scored = $6, seconds = $7,
-             committed_at = now()
-         where job_id = $1 and index = $2",
+        "with counted as (
+             update shards
+             set state = 'done', fence = $3, clusters = $4, units = $5, scored = $6, seconds = $7,
+                 split_depth = $8, committed_at = now()
+             where job_id = $1 and index = $2
+             returning dataset, scored_tokens, flops
+         )
+         update datasets d
+         set shards_left = d.shards_left - 1, scored_tokens = d.scored_tokens + c.scored_tokens,
+             seconds = d.seconds + $7, flops_left = greatest(d.flops_left - c.flops, 0)
+         from counted c where d.job_id = $1 and d.index = c.dataset",
     )
     .bind(job)
     .bind(shard)
     .bind(fence)
-    .bind(
-        sums.iter()
-            .map(|s| int(s.cluster))
-            .collect::<Result<Vec<_>, _>>()?,
-    )
-    .bind(sums.iter().map(|s| s.units).collect::<Vec<_>>())
-    .bind(
-        sums.iter()
-            .map(|s| bigint(s.scored))
-            .collect::<Result<Vec<_>, _>>()?,
-    )
+    .bind(sums.clusters)
+    .bind(sums.units)
+    .bind(sums.scored)
     .bind(outcome.seconds)
-    .execute(&mut *tx)
-    .await?;
-    Ok(())
-}
-
-/// Keeps account of work that does not count.
-async fn note_late(
-    tx: &mut PgConnection,
-    fence: i64,
-    outcome: &ShardOutcome,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "update attempts
-         set late = true, computed_tokens = $2,
-             outcome = coalesce(outcome, 'cancelled'), finished_at = coalesce(finished_at, now())
-         where fence = $1",
-    )
-    .bind(fence)
-    .bind(bigint(outcome.computed_tokens)?)
+    .bind(int(outcome.split_depth)?)
     .execute(tx)
     .await?;
     Ok(())

@@ -4,7 +4,7 @@ use assay_api::{ErrorCode, JobError, JobId, ShardLocation, WorkerId};
 use sqlx::{FromRow, PgConnection};
 
 use crate::rows::{bigint, detail, to_json};
-use crate::{Store, StoreError};
+use crate::{ShardOutcome, Store, StoreError, audit, baseline, service};
 
 /// Compute errors of one shard (or of a job's planning) that fail the job.
 pub const MAX_ERRORS: i32 = 2;
@@ -28,19 +28,19 @@ pub struct AttemptFailure {
     pub computed_tokens: u64,
 }
 
-/// A lost attempt.
+/// An attempt that has just ended without a commit.
 #[derive(FromRow)]
-pub(crate) struct Loss {
+pub(crate) struct Ended {
     pub(crate) shard: Option<i32>,
+    pub(crate) kind: String,
     pub(crate) worker: String,
 }
 
-/// What a claim took hold of, gone back to the queue.
-#[derive(FromRow)]
-struct Ended {
-    job_id: JobId,
-    shard: Option<i32>,
-    worker: String,
+impl Ended {
+    /// The shard of an audit: what counts is not touched by its end.
+    fn audited(&self) -> Option<i32> {
+        self.shard.filter(|_| self.kind == "audit")
+    }
 }
 
 impl Store {
@@ -68,7 +68,7 @@ impl Store {
                  computed_tokens = $5
              from workers w
              where a.fence = $1 and a.worker_id = $2 and a.outcome is null and w.id = a.worker_id
-             returning a.job_id, a.shard, w.name as worker",
+             returning a.shard, a.kind::text as kind, w.name as worker",
         )
         .bind(fence)
         .bind(worker)
@@ -78,25 +78,42 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         let Some(ended) = ended else { return Ok(()) };
-        let errors = requeue(&mut tx, &ended, Count::Error).await?;
-        if failure.is_final || errors >= MAX_ERRORS {
+        // An audit that fails says nothing of the shard, which has been computed: it is left to
+        // another worker.
+        let errors = match ended.audited() {
+            Some(_) => {
+                crate::listen::wake_workers(&mut tx).await?;
+                0
+            }
+            None => requeue(&mut tx, job, &ended, Count::Error).await?,
+        };
+        if failure.is_final && ended.audited().is_none() || errors >= MAX_ERRORS {
             let error = JobError {
                 code: failure.code,
                 detail,
                 field: failure.field.clone(),
                 shard: location(ended.shard, &ended.worker),
             };
-            fail_job(&mut tx, ended.job_id, &error).await?;
+            fail_job(&mut tx, job, &error).await?;
+        } else {
+            service::suspect(&mut tx, worker, &detail).await?;
+            settle(&mut tx, job).await?;
         }
         tx.commit().await?;
         Ok(())
     }
 
-    /// Gives an attempt back, at no cost: the shard goes back to the queue.
+    /// Gives an attempt back, at no cost: the shard goes back to the queue. `computed_tokens` is
+    /// what it computed in vain, which is noted also if the attempt has ended without us.
     ///
     /// # Errors
     /// The database does not answer.
-    pub async fn release_attempt(&self, worker: WorkerId, fence: i64) -> Result<(), StoreError> {
+    pub async fn release_attempt(
+        &self,
+        worker: WorkerId,
+        fence: i64,
+        computed_tokens: u64,
+    ) -> Result<(), StoreError> {
         let Some(job) = self.job_of(fence).await? else {
             return Ok(());
         };
@@ -104,17 +121,30 @@ impl Store {
             return Ok(());
         };
         let ended: Option<Ended> = sqlx::query_as(
-            "update attempts a set outcome = 'released', finished_at = now()
+            "update attempts a
+             set outcome = 'released', finished_at = now(), computed_tokens = $3
              from workers w
              where a.fence = $1 and a.worker_id = $2 and a.outcome is null and w.id = a.worker_id
-             returning a.job_id, a.shard, w.name as worker",
+             returning a.shard, a.kind::text as kind, w.name as worker",
         )
         .bind(fence)
         .bind(worker)
+        .bind(bigint(computed_tokens)?)
         .fetch_optional(&mut *tx)
         .await?;
         if let Some(ended) = ended {
-            requeue(&mut tx, &ended, Count::Nothing).await?;
+            put_back(&mut tx, job, &[ended.shard]).await?;
+            settle(&mut tx, job).await?;
+        } else {
+            sqlx::query(
+                "update attempts set computed_tokens = greatest(computed_tokens, $3)
+                 where fence = $1 and worker_id = $2 and outcome <> 'committed'",
+            )
+            .bind(fence)
+            .bind(worker)
+            .bind(bigint(computed_tokens)?)
+            .execute(&mut *tx)
+            .await?;
         }
         tx.commit().await?;
         Ok(())
@@ -136,14 +166,12 @@ impl Store {
 pub(crate) async fn count_loss(
     tx: &mut PgConnection,
     job: JobId,
-    loss: &Loss,
+    ended: &Ended,
 ) -> Result<(), StoreError> {
-    let ended = Ended {
-        job_id: job,
-        shard: loss.shard,
-        worker: loss.worker.clone(),
-    };
-    let losses = requeue(tx, &ended, Count::Loss).await?;
+    if let Some(shard) = ended.audited() {
+        return audit::count_loss(tx, job, shard).await;
+    }
+    let losses = requeue(tx, job, ended, Count::Loss).await?;
     if losses < MAX_LOSSES {
         return Ok(());
     }
@@ -211,29 +239,60 @@ pub(crate) async fn end_attempts(tx: &mut PgConnection, job: JobId) -> Result<()
     Ok(())
 }
 
+/// What ended attempts of a running job may have left behind: a baseline that nobody measures any
+/// more, audits that nobody is there for. The caller holds the job's lock.
+async fn settle(tx: &mut PgConnection, job: JobId) -> Result<(), StoreError> {
+    audit::sweep(tx, job).await?;
+    baseline::settle(tx, job).await
+}
+
+/// Keeps account of work that does not count, and ends its attempt so if it is live.
+pub(crate) async fn note_late(
+    tx: &mut PgConnection,
+    fence: i64,
+    end: &str,
+    outcome: &ShardOutcome,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update attempts
+         set late = true, computed_tokens = $2, seconds = $4,
+             outcome = coalesce(outcome, $3::attempt_outcome),
+             finished_at = coalesce(finished_at, now())
+         where fence = $1",
+    )
+    .bind(fence)
+    .bind(bigint(outcome.computed_tokens)?)
+    .bind(end)
+    .bind(outcome.seconds)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
 #[derive(Clone, Copy)]
 enum Count {
-    Nothing,
     Error,
     Loss,
 }
 
-/// Puts the shard (or the planning) of an ended attempt back into the queue and counts why.
-/// Answers the new count, 0 for [`Count::Nothing`].
-async fn requeue(tx: &mut PgConnection, ended: &Ended, why: Count) -> Result<i32, StoreError> {
+/// Puts back what an attempt held that has just ended, and counts why. Answers the new count.
+async fn requeue(
+    tx: &mut PgConnection,
+    job: JobId,
+    ended: &Ended,
+    why: Count,
+) -> Result<i32, StoreError> {
     let (error, loss) = match why {
-        Count::Nothing => (0, 0),
         Count::Error => (1, 0),
         Count::Loss => (0, 1),
     };
     let counts: Option<(i32, i32)> = if let Some(shard) = ended.shard {
         sqlx::query_as(
-            "update shards
-             set state = 'queued', errors = errors + $3, losses = losses + $4
+            "update shards set errors = errors + $3, losses = losses + $4
              where job_id = $1 and index = $2 and state = 'running'
              returning errors, losses",
         )
-        .bind(ended.job_id)
+        .bind(job)
         .bind(shard)
         .bind(error)
         .bind(loss)
@@ -241,24 +300,51 @@ async fn requeue(tx: &mut PgConnection, ended: &Ended, why: Count) -> Result<i32
         .await?
     } else {
         sqlx::query_as(
-            "update jobs
-             set state = 'queued', plan_errors = plan_errors + $2, plan_losses = plan_losses + $3
+            "update jobs set plan_errors = plan_errors + $2, plan_losses = plan_losses + $3
              where id = $1 and state = 'planning'
              returning plan_errors, plan_losses",
         )
-        .bind(ended.job_id)
+        .bind(job)
         .bind(error)
         .bind(loss)
         .fetch_optional(&mut *tx)
         .await?
     };
+    put_back(tx, job, &[ended.shard]).await?;
     let (errors, losses) = counts.unwrap_or_default();
-    crate::listen::wake_workers(tx).await?;
     Ok(match why {
-        Count::Nothing => 0,
         Count::Error => errors,
         Count::Loss => losses,
     })
+}
+
+/// Puts back what attempts held that have ended: shards (without another live attempt), and the
+/// planning (no shard). The caller holds the job's lock.
+pub(crate) async fn put_back(
+    tx: &mut PgConnection,
+    job: JobId,
+    shards: &[Option<i32>],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update shards s set state = 'queued'
+         where s.job_id = $1 and s.index = any($2) and s.state = 'running'
+           and not exists (
+               select from attempts a
+               where a.job_id = s.job_id and a.shard = s.index
+                 and a.outcome is null and a.kind <> 'audit'
+           )",
+    )
+    .bind(job)
+    .bind(shards)
+    .execute(&mut *tx)
+    .await?;
+    if shards.contains(&None) {
+        sqlx::query("update jobs set state = 'queued' where id = $1 and state = 'planning'")
+            .bind(job)
+            .execute(&mut *tx)
+            .await?;
+    }
+    crate::listen::wake_workers(tx).await
 }
 
 pub(crate) fn location(shard: Option<i32>, worker: &str) -> Option<ShardLocation> {

@@ -24,12 +24,25 @@ struct Planned {
     group_names: Option<serde_json::Value>,
 }
 
-/// Finishes a row of which the caller has just counted the last shard, under the job's lock.
-pub(crate) async fn finish_dataset(
-    tx: &mut PgConnection,
-    job: JobId,
-    dataset: i32,
-) -> Result<(), StoreError> {
+/// Finishes the rows of which every shard is counted, once nothing of the job is to be audited any
+/// more: until then each of its shards may be taken back. The caller holds the job's lock.
+pub(crate) async fn finish_ready(tx: &mut PgConnection, job: JobId) -> Result<(), StoreError> {
+    let rows: Vec<i32> = sqlx::query_scalar(
+        "select d.index from datasets d join jobs j on j.id = d.job_id
+         where d.job_id = $1 and j.state = 'running' and j.audits_left = 0
+           and d.shards > 0 and d.shards_left = 0 and d.finished_at is null
+         order by d.index",
+    )
+    .bind(job)
+    .fetch_all(&mut *tx)
+    .await?;
+    for row in rows {
+        finish_dataset(tx, job, row).await?;
+    }
+    Ok(())
+}
+
+async fn finish_dataset(tx: &mut PgConnection, job: JobId, dataset: i32) -> Result<(), StoreError> {
     let planned: Planned = sqlx::query_as(
         "select clusters, text_measures, group_names from datasets
          where job_id = $1 and index = $2",

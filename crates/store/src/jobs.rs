@@ -73,6 +73,9 @@ struct JobRow {
     dtype: String,
     tags: serde_json::Value,
     token_output: bool,
+    priority: i32,
+    audit: f64,
+    baseline: String,
     error: Option<serde_json::Value>,
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
@@ -99,7 +102,7 @@ struct DatasetRow {
 macro_rules! select_job {
     () => {
         "select j.id, j.name, j.state::text as state, j.model, j.method, j.dtype, j.tags,
-                j.token_output, j.error, j.created_at, j.started_at, j.finished_at,
+                j.token_output, j.priority, j.audit, j.baseline, j.error, j.created_at, j.started_at, j.finished_at,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
                     select min(a.started_at) from attempts a
                     where a.job_id = j.id and a.kind <> 'plan'
@@ -121,8 +124,8 @@ impl Store {
         let inserted = sqlx::query(
             "insert into jobs
                  (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left,
-                  token_output, reuse)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                  token_output, reuse, priority, audit, baseline)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
              on conflict on constraint jobs_idempotency_key_unique do nothing",
         )
         .bind(new.id)
@@ -136,6 +139,9 @@ impl Store {
         .bind(int(rows)?)
         .bind(request.token_output)
         .bind(request.reuse)
+        .bind(request.priority)
+        .bind(request.audit)
+        .bind(request.baseline.as_str())
         .execute(&mut *tx)
         .await?
         .rows_affected();
@@ -369,6 +375,9 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         dtype: parse(row.dtype)?,
         tags: json(row.tags)?,
         token_output: row.token_output,
+        priority: row.priority,
+        audit: row.audit,
+        baseline: parse(row.baseline)?,
         created_at: row.created_at,
         started_at: row.started_at,
         finished_at: row.finished_at,

@@ -13,6 +13,8 @@
 //! Functions that depend on time take an optional `now`; without it the database's clock counts,
 //! never a worker's.
 
+mod audit;
+mod baseline;
 mod claim;
 mod clock;
 mod commit;
@@ -23,21 +25,25 @@ mod finish;
 mod jobs;
 mod lease;
 mod listen;
+mod performance;
 mod plan;
+#[allow(dead_code)]
+mod rates;
 mod read;
 mod result;
 mod reuse;
 mod rows;
+mod service;
 mod split;
 mod tokens;
 mod uploads;
 
-pub use claim::{Claim, Claimant, PlanClaim, RunContext, RunDataset, ShardClaim, Work};
+pub use claim::{Claim, Claimant, DeviceRate, PlanClaim, RunContext, RunDataset, ShardClaim, Work};
 pub use commit::{CommitOutcome, ShardOutcome};
 pub use end::{AttemptFailure, MAX_ERRORS, MAX_LOSSES};
 pub use error::StoreError;
 pub use jobs::{Cancellation, Creation, JobFilter, NewJob};
-pub use lease::{NewWorker, Reaped};
+pub use lease::{NewWorker, Reaped, Renewed};
 pub use listen::WorkListener;
 pub use plan::{NewDatasetPlan, NewPlan, PlanFacts};
 pub use tokens::{SpanToken, TokenSpan};
@@ -45,6 +51,7 @@ pub use uploads::PutUpload;
 
 use std::time::Duration;
 
+use assay_api::{JobId, JobState};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgPool, Postgres, Transaction};
@@ -55,6 +62,9 @@ static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 const ANSWER: Duration = Duration::from_secs(10);
 /// Documents in one row of `document_chunks`.
 const CHUNK: usize = 4096;
+
+/// A transaction that holds a job's row, and the state it is in.
+type LockedJob = (Transaction<'static, Postgres>, JobState);
 
 /// The ledger. Clones share one pool of connections.
 #[derive(Clone, Debug)]
@@ -112,19 +122,25 @@ impl Store {
 
     /// Begins a transaction that holds the job's row, the first lock in the order.
     /// None if there is no such job.
-    async fn lock_job(
-        &self,
-        job: assay_api::JobId,
-    ) -> Result<Option<(Transaction<'static, Postgres>, assay_api::JobState)>, StoreError> {
+    async fn lock_job(&self, job: JobId) -> Result<Option<LockedJob>, StoreError> {
         let mut tx = self.pool.begin().await?;
         let state: Option<String> =
             sqlx::query_scalar("select state::text from jobs where id = $1 for no key update")
                 .bind(job)
                 .fetch_optional(&mut *tx)
                 .await?;
-        match state {
-            Some(state) => Ok(Some((tx, rows::parse(state)?))),
-            None => Ok(None),
-        }
+        state.map(|state| Ok((tx, rows::parse(state)?))).transpose()
+    }
+
+    /// As [`Store::lock_job`], without waiting: none as well if somebody else holds the row.
+    async fn try_lock_job(&self, job: JobId) -> Result<Option<LockedJob>, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let state: Option<String> = sqlx::query_scalar(
+            "select state::text from jobs where id = $1 for no key update skip locked",
+        )
+        .bind(job)
+        .fetch_optional(&mut *tx)
+        .await?;
+        state.map(|state| Ok((tx, rows::parse(state)?))).transpose()
     }
 }

@@ -1,12 +1,16 @@
 //! Plans: what a planner found and fixed, written in one transaction.
 
-use assay_api::{JobId, ModelFacts, TokenizerFacts, WorkerId};
+use assay_api::{BaselineRequest, JobId, ModelFacts, TokenizerFacts, WorkerId};
 use assay_scoring::{DatasetPlan, DocumentFacts, PlanConstants, ShardPlan};
 use serde::{Deserialize, Serialize};
 use sqlx::{FromRow, PgConnection};
 
-use crate::rows::{bigint, int, storable, to_json};
-use crate::{CHUNK, Store, StoreError, finish, reuse};
+use crate::rates::Pool;
+use crate::rows::{bigint, int, parse, storable, to_json};
+use crate::{CHUNK, Store, StoreError, baseline, finish, reuse};
+
+/// Shards that one statement inserts at most.
+const BATCH: usize = 256;
 
 /// What the planner found and fixed for the whole job, kept in `jobs.plan`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +27,10 @@ pub struct PlanFacts {
     pub numerics_version: u32,
     /// What a reader of any of the numbers should know.
     pub warnings: Vec<String>,
+    /// Names what the speed of a device depends on besides its kind: the shape of the model, the
+    /// dtype, the longest window. Jobs of equal keys share what is known of devices' rates.
+    #[serde(default)]
+    pub rate_key: Option<String>,
 }
 
 /// A plan to store.
@@ -103,6 +111,17 @@ struct Planning {
 struct Planned {
     rows: i32,
     may_reuse: bool,
+    /// The share of the shards to audit.
+    audit: f64,
+    baseline: String,
+}
+
+/// The shards that a plan has of its own.
+#[derive(Default)]
+struct OwnShards {
+    count: usize,
+    to_audit: i32,
+    flops: f64,
 }
 
 impl Store {
@@ -147,12 +166,14 @@ impl Store {
         .await?;
         // The numbers of single tokens are kept by no earlier job in a form to be taken.
         let planned: Option<Planned> = sqlx::query_as(
-            "update jobs set state = 'running', plan = $2
+            "update jobs set state = 'running', plan = $2, rate_key = $3
              where id = $1 and state = 'planning'
-             returning datasets_left as rows, reuse and not token_output as may_reuse",
+             returning datasets_left as rows, reuse and not token_output as may_reuse, audit,
+                       baseline",
         )
         .bind(job)
         .bind(to_json(&plan.facts)?)
+        .bind(&plan.facts.rate_key)
         .fetch_optional(&mut *tx)
         .await?;
         let Some(planned) = planned else {
@@ -166,7 +187,27 @@ impl Store {
             )));
         }
         let kind = planned.may_reuse.then_some(&*attempt.device_kind);
-        insert_rows(&mut tx, job, kind, &plan.datasets).await?;
+        let shards = insert_rows(&mut tx, job, kind, planned.audit, &plan.datasets).await?;
+        let key = plan.facts.rate_key.as_deref();
+        let measured = shards.count > 0
+            && match parse(planned.baseline)? {
+                BaselineRequest::Skip => false,
+                BaselineRequest::Measure => true,
+                BaselineRequest::Auto => {
+                    let pool = Pool::read(&mut *tx, key, &attempt.device_kind, None).await?;
+                    baseline::is_worth_it(shards.flops, &pool)?
+                }
+            };
+        sqlx::query(
+            "update jobs
+             set audits_left = $2, baseline_state = case when $3 then 'wanted'::baseline_state end
+             where id = $1",
+        )
+        .bind(job)
+        .bind(shards.to_audit)
+        .bind(measured)
+        .execute(&mut *tx)
+        .await?;
         crate::listen::wake_workers(&mut tx).await?;
         tx.commit().await?;
         Ok(true)
@@ -174,14 +215,15 @@ impl Store {
 }
 
 /// Stores the rows; as finished those that an earlier job has scored on this kind of device, if
-/// one is given.
+/// one is given. Answers the shards of the others.
 async fn insert_rows(
     tx: &mut PgConnection,
     job: JobId,
     reuse_kind: Option<&str>,
+    audit: f64,
     datasets: &[NewDatasetPlan],
-) -> Result<(), StoreError> {
-    let (mut shards, mut reused) = (0, 0);
+) -> Result<OwnShards, StoreError> {
+    let (mut own, mut reused) = (OwnShards::default(), 0);
     for (index, dataset) in datasets.iter().enumerate() {
         let index = int(index)?;
         let row = PlannedRow::of(dataset)?;
@@ -195,14 +237,13 @@ async fn insert_rows(
             reuse::copy_sums(tx, job, index, &source).await?;
             reused += 1;
         } else {
-            insert_shards(tx, job, index, shards, &dataset.plan.shards).await?;
-            shards += dataset.plan.shards.len();
+            insert_shards(tx, job, index, audit, &mut own, &dataset.plan.shards).await?;
         }
     }
     if reused > 0 {
         finish::count_rows(tx, job, reused).await?;
     }
-    Ok(())
+    Ok(own)
 }
 
 /// Fixes what the plan says of a row, and finishes it if another job's row is its source.
@@ -213,12 +254,16 @@ async fn update_row(
     row: &PlannedRow<'_>,
     source: Option<&reuse::Source>,
 ) -> Result<(), StoreError> {
-    let shards = source.map_or(row.new.plan.shards.len(), |_| 0);
+    let shards = if source.is_none() {
+        &*row.new.plan.shards
+    } else {
+        &[]
+    };
     sqlx::query(
         "update datasets
          set digest = $3, tokens_digest = $4, clusters = $5, planned_tokens = $6, prefix = $7,
              text_measures = $8, content_key = $9, group_names = $10, warnings = $11,
-             shards = $12, shards_left = $12, reused_from = $13,
+             shards = $12, shards_left = $12, flops_left = $15, reused_from = $13,
              scored_tokens = case when $13 is null then 0 else $6 end,
              finished_at = case when $13 is not null then now() end,
              (statistics, device_kind) = (
@@ -238,9 +283,10 @@ async fn update_row(
     .bind(&row.new.content_key)
     .bind(&row.group_names)
     .bind(&row.warnings)
-    .bind(int(shards)?)
+    .bind(int(shards.len())?)
     .bind(source.map(|source| source.job))
     .bind(source.map(|source| source.row))
+    .bind(shards.iter().map(|shard| shard.flops).sum::<f64>())
     .execute(tx)
     .await?;
     Ok(())
@@ -280,30 +326,73 @@ async fn insert_documents(
     Ok(())
 }
 
+/// Inserts the shards of a row, and marks those to audit, evenly spread over the job's.
 async fn insert_shards(
     tx: &mut PgConnection,
     job: JobId,
     dataset: i32,
-    first: usize,
+    share: f64,
+    own: &mut OwnShards,
     shards: &[ShardPlan],
 ) -> Result<(), StoreError> {
-    for (offset, shard) in shards.iter().enumerate() {
-        let windows: usize = shard.micro_batches.iter().map(|m| m.0.len()).sum();
+    for batch in shards.chunks(BATCH) {
+        let first = own.count;
+        let audited: Vec<bool> = (first..first + batch.len())
+            .map(|index| is_audited(index, share))
+            .collect();
         sqlx::query(
             "insert into shards
-                 (job_id, index, dataset, micro_batches, windows, scored_tokens, flops, spans_digest)
-             values ($1, $2, $3, $4, $5, $6, $7, $8)",
+                 (job_id, index, dataset, micro_batches, windows, scored_tokens, flops,
+                  spans_digest, audit)
+             select $1, $2 + s.n::integer - 1, $3, s.micro_batches, s.windows, s.scored_tokens,
+                    s.flops, s.spans_digest, case when s.audited then 'wanted'::audit_state end
+             from unnest($4::jsonb[], $5::bigint[], $6::bigint[], $7::double precision[],
+                         $8::text[], $9::boolean[])
+                  with ordinality
+                  as s(micro_batches, windows, scored_tokens, flops, spans_digest, audited, n)",
         )
         .bind(job)
-        .bind(int(first + offset)?)
+        .bind(int(first)?)
         .bind(dataset)
-        .bind(to_json(&shard.micro_batches)?)
-        .bind(bigint(windows as u64)?)
-        .bind(bigint(shard.scored_tokens)?)
-        .bind(shard.flops)
-        .bind(&shard.spans_digest)
+        .bind(column(batch, |s| to_json(&s.micro_batches))?)
+        .bind(column(batch, |s| bigint(s.windows().count() as u64))?)
+        .bind(column(batch, |s| bigint(s.scored_tokens))?)
+        .bind(column(batch, |s| Ok(s.flops))?)
+        .bind(column(batch, |s| Ok(&*s.spans_digest))?)
+        .bind(&audited)
         .execute(&mut *tx)
         .await?;
+        own.count += batch.len();
+        own.to_audit += int(audited.iter().filter(|audited| **audited).count())?;
+        own.flops += batch.iter().map(|shard| shard.flops).sum::<f64>();
     }
     Ok(())
+}
+
+fn column<'a, T>(
+    shards: &'a [ShardPlan],
+    value: impl Fn(&'a ShardPlan) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    shards.iter().map(value).collect()
+}
+
+/// Whether the share of shards to audit grows by a whole shard with this one.
+fn is_audited(index: usize, share: f64) -> bool {
+    let whole = |shards: usize| (shards as f64 * share).floor();
+    whole(index + 1) > whole(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audits_are_spread_evenly() {
+        let audited =
+            |share| -> Vec<usize> { (0..10).filter(|index| is_audited(*index, share)).collect() };
+        assert!(audited(0.0).is_empty());
+        assert_eq!(audited(1.0), (0..10).collect::<Vec<_>>());
+        assert_eq!(audited(0.25), [3, 7]);
+        assert_eq!(audited(0.3), [3, 6, 9]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Lists: shards, workers.
 
-use assay_api::{AttemptRow, JobId, ShardRow, WorkerId, WorkerRow, WorkerState};
+use assay_api::{AttemptRow, JobId, ShardRow, WorkerError, WorkerId, WorkerRow, WorkerState};
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
@@ -19,6 +19,7 @@ struct ShardColumns {
     spans_digest: String,
     split_depth: i32,
     seconds: Option<f64>,
+    audit: Option<String>,
 }
 
 #[derive(FromRow)]
@@ -27,7 +28,9 @@ struct AttemptColumns {
     fence: i64,
     kind: String,
     worker: String,
+    device: String,
     device_kind: String,
+    solo: bool,
     started_at: DateTime<Utc>,
     finished_at: Option<DateTime<Utc>>,
     outcome: Option<String>,
@@ -46,6 +49,11 @@ struct WorkerColumns {
     started_at: DateTime<Utc>,
     last_seen_at: DateTime<Utc>,
     running: i64,
+    late_commits: i64,
+    out_of_service: Option<String>,
+    error_code: Option<String>,
+    error: Option<String>,
+    error_at: Option<DateTime<Utc>>,
 }
 
 impl Store {
@@ -61,7 +69,8 @@ impl Store {
     ) -> Result<Vec<ShardRow>, StoreError> {
         let shards: Vec<ShardColumns> = sqlx::query_as(
             "select s.index, d.name as dataset, d.method, s.state::text as state, s.windows,
-                    s.scored_tokens, s.flops, s.spans_digest, s.split_depth, s.seconds
+                    s.scored_tokens, s.flops, s.spans_digest, s.split_depth, s.seconds,
+                    s.audit::text as audit
              from shards s join datasets d on d.job_id = s.job_id and d.index = s.dataset
              where s.job_id = $1 and s.index >= $2
              order by s.index limit $3",
@@ -73,7 +82,8 @@ impl Store {
         .await?;
         let indices: Vec<i32> = shards.iter().map(|shard| shard.index).collect();
         let attempts: Vec<AttemptColumns> = sqlx::query_as(
-            "select a.shard, a.fence, a.kind::text as kind, w.name as worker, a.device_kind,
+            "select a.shard, a.fence, a.kind::text as kind, w.name as worker, a.device,
+                    a.device_kind, a.solo,
                     a.started_at, a.finished_at, a.outcome::text as outcome, a.late,
                     a.error_code, a.error
              from attempts a join workers w on w.id = a.worker_id
@@ -102,6 +112,7 @@ impl Store {
                 spans_digest: shard.spans_digest,
                 split_depth: index_of(shard.split_depth)?,
                 seconds: shard.seconds,
+                audit: shard.audit.map(parse).transpose()?,
                 attempts: own,
             });
         }
@@ -120,10 +131,14 @@ impl Store {
         let rows: Vec<WorkerColumns> = sqlx::query_as(
             "select w.id, w.name, w.version, w.devices, w.started_at, w.last_seen_at,
                     case when w.stopped_at is not null then 'stopped'
-                         when w.lease_until > now() then 'live'
-                         else 'lost' end as state,
+                         when w.lease_until <= now() then 'lost'
+                         when w.out_of_service_at is not null then 'out_of_service'
+                         else 'live' end as state,
                     (select count(*) from attempts a
-                     where a.worker_id = w.id and a.outcome is null) as running
+                     where a.worker_id = w.id and a.outcome is null) as running,
+                    (select count(*) from attempts a
+                     where a.worker_id = w.id and a.late) as late_commits,
+                    w.out_of_service_reason as out_of_service, w.error_code, w.error, w.error_at
              from workers w
              where $1::uuid is null or w.id < $1
              order by w.id desc limit $2",
@@ -143,6 +158,16 @@ impl Store {
                     started_at: row.started_at,
                     last_seen_at: row.last_seen_at,
                     running: count(row.running)?,
+                    late_commits: count(row.late_commits)?,
+                    out_of_service: row.out_of_service,
+                    last_error: match (row.error_code, row.error, row.error_at) {
+                        (Some(code), Some(detail), Some(at)) => Some(WorkerError {
+                            code: parse(code)?,
+                            detail,
+                            at,
+                        }),
+                        _ => None,
+                    },
                 })
             })
             .collect()
@@ -154,7 +179,9 @@ fn to_attempt(row: AttemptColumns) -> Result<AttemptRow, StoreError> {
         fence: row.fence,
         kind: parse(row.kind)?,
         worker: row.worker,
+        device: row.device,
         device_kind: row.device_kind,
+        solo: row.solo,
         started_at: row.started_at,
         finished_at: row.finished_at,
         outcome: row.outcome.map(parse).transpose()?,

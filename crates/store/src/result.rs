@@ -1,14 +1,12 @@
 //! Results, assembled from the plan and the finished datasets.
 
-use assay_api::{
-    DatasetResult, GroupResult, JobId, JobResult, JobState, Method, OneOrMany, Performance,
-};
+use assay_api::{DatasetResult, GroupResult, JobId, JobResult, JobState, Method, OneOrMany};
 use assay_scoring::{DatasetStatistics, GroupStatistics};
-use sqlx::FromRow;
+use sqlx::{FromRow, PgConnection};
 
 use crate::end::loss_warning;
 use crate::rows::{count, json, parse};
-use crate::{PlanFacts, Store, StoreError};
+use crate::{PlanFacts, Store, StoreError, performance};
 
 #[derive(FromRow)]
 struct JobRow {
@@ -16,11 +14,78 @@ struct JobRow {
     method: serde_json::Value,
     dtype: String,
     plan: Option<serde_json::Value>,
-    /// Seconds from the first claim of a shard to the last commit.
-    seconds: Option<f64>,
-    computed_tokens: Option<i64>,
     device_kinds: Vec<String>,
     split_shards: i64,
+    /// Tokens that two workers agree on, over those of the job's own shards that count.
+    audited: f64,
+    /// A baseline was wanted, and is not there.
+    baseline_missing: bool,
+    /// One was asked for, and the job had nothing to compute.
+    baseline_reused: bool,
+    /// The share of the shards that was to be audited.
+    audit: f64,
+    /// Shards to be audited, and those of them that nobody was there for.
+    to_audit: i64,
+    waived: i64,
+}
+
+impl JobRow {
+    async fn read(tx: &mut PgConnection, id: JobId) -> Result<Option<Self>, StoreError> {
+        Ok(sqlx::query_as(
+            "select j.state::text as state, j.method, j.dtype, j.plan,
+                    coalesce(j.baseline_state = 'done' and j.baseline_result is null, false)
+                        as baseline_missing,
+                    j.baseline = 'measure' and j.state = 'succeeded' and j.baseline_state is null
+                        as baseline_reused,
+                    j.audit,
+                    array(
+                        select b.device_kind from attempts b
+                        where b.job_id = j.id and b.outcome = 'committed'
+                          and b.kind in ('primary', 'copy')
+                        union
+                        select d.device_kind from datasets d
+                        where d.job_id = j.id and d.reused_from is not null
+                        order by device_kind
+                    ) as device_kinds,
+                    s.split_shards, s.audited, s.to_audit, s.waived
+             from jobs j, (
+                 select count(*) filter (where split_depth > 0) as split_shards,
+                        coalesce((sum(scored_tokens) filter (where audit = 'agreed'))::double precision
+                            / sum(scored_tokens) filter (where state = 'done'), 0) as audited,
+                        count(audit) as to_audit,
+                        count(*) filter (where audit = 'waived') as waived
+                 from shards where job_id = $1
+             ) s
+             where j.id = $1",
+        )
+        .bind(id)
+        .fetch_optional(tx)
+        .await?)
+    }
+
+    /// Of what was asked for and could not be had.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.waived > 0 {
+            warnings.push(format!(
+                "{} of the {} shards to be audited (a share of {}) were not audited: no other \
+                 worker was there that could compute them again",
+                self.waived, self.to_audit, self.audit
+            ));
+        }
+        if self.baseline_missing {
+            warnings.push(
+                "the baseline was not measured: no device was free for it, or the one that \
+                 measured it was lost"
+                    .to_owned(),
+            );
+        }
+        if self.baseline_reused {
+            warnings
+                .push("the baseline was not measured: all numbers are of earlier jobs".to_owned());
+        }
+        warnings
+    }
 }
 
 #[derive(FromRow)]
@@ -42,30 +107,12 @@ impl Store {
     /// # Errors
     /// The database does not answer.
     pub async fn result(&self, id: JobId) -> Result<Option<JobResult>, StoreError> {
-        // One statement sees one moment: the job's state and the sums of its attempts agree.
-        let job: Option<JobRow> = sqlx::query_as(
-            "select j.state::text as state, j.method, j.dtype, j.plan,
-                    extract(epoch from (select max(committed_at) from shards where job_id = j.id)
-                        - min(a.started_at) filter (where a.kind <> 'plan'))::double precision
-                        as seconds,
-                    sum(a.computed_tokens)::bigint as computed_tokens,
-                    array(
-                        select b.device_kind from attempts b
-                        where b.job_id = j.id and b.outcome = 'committed' and b.kind <> 'plan'
-                        union
-                        select d.device_kind from datasets d
-                        where d.job_id = j.id and d.reused_from is not null
-                        order by device_kind
-                    ) as device_kinds,
-                    (select count(*) from shards where job_id = j.id and split_depth > 0)
-                        as split_shards
-             from jobs j left join attempts a on a.job_id = j.id
-             where j.id = $1
-             group by j.id",
-        )
-        .bind(id)
-        .fetch_optional(&self.pool)
-        .await?;
+        // One moment for all of it: the job's state and the sums of its attempts agree.
+        let mut tx = self.pool.begin().await?;
+        sqlx::query("set transaction isolation level repeatable read, read only")
+            .execute(&mut *tx)
+            .await?;
+        let job = JobRow::read(&mut tx, id).await?;
         let Some(job) = job else { return Ok(None) };
         let rows: Vec<DatasetRow> = sqlx::query_as(
             "select name, method, method_index, reused_from, warnings, digest, scored_tokens, seconds,
@@ -73,15 +120,19 @@ impl Store {
              from datasets where job_id = $1 order by index",
         )
         .bind(id)
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *tx)
         .await?;
         let losses: Vec<(i32, i32)> = sqlx::query_as(
             "select index, losses from shards where job_id = $1 and losses > 0 order by index",
         )
         .bind(id)
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *tx)
         .await?;
+        let removed = removed_workers(&mut tx, id).await?;
+        let performance = performance::read(&mut tx, id).await?;
+        tx.commit().await?;
 
+        let of_job = job.warnings();
         let plan: Option<PlanFacts> = job.plan.map(json).transpose()?;
         let mut warnings = plan
             .as_ref()
@@ -92,6 +143,8 @@ impl Store {
                 .into_iter()
                 .filter_map(|(shard, n)| loss_warning(shard, n)),
         );
+        warnings.extend(removed);
+        warnings.extend(of_job);
         let method: OneOrMany<Method> = json(job.method)?;
         let several = method.as_slice().len() > 1;
         let mut datasets = Vec::with_capacity(rows.len());
@@ -108,10 +161,6 @@ impl Store {
             warnings.extend(of_row.into_iter().map(|w| format!("{name}: {w}")));
             datasets.push(dataset);
         }
-        // What was taken from other jobs took no time, and no attempt computed it.
-        let own = datasets.iter().filter(|d| d.reused_from.is_none());
-        let counted_tokens: u64 = own.map(|d| d.scored_tokens).sum();
-        let seconds = job.seconds.unwrap_or(0.0);
         let state: JobState = parse(job.state)?;
         Ok(Some(JobResult {
             job_id: id,
@@ -130,15 +179,47 @@ impl Store {
                 .map_or(assay_scoring::NUMERICS_VERSION, |p| p.numerics_version),
             datasets,
             split_shards: count(job.split_shards)?,
-            performance: Performance {
-                tokens_per_second: rate(counted_tokens, seconds),
-                seconds,
-                counted_tokens,
-                computed_tokens: count(job.computed_tokens.unwrap_or(0))?,
-            },
+            audited: job.audited,
+            performance,
             warnings,
         }))
     }
+}
+
+/// Warnings of workers that were taken out of service and had a part in the job: while it ran; or
+/// later, if something counts of them that nobody else agreed on.
+async fn removed_workers(tx: &mut PgConnection, job: JobId) -> Result<Vec<String>, StoreError> {
+    let removed: Vec<(String, String, i64)> = sqlx::query_as(
+        "select * from (
+             select w.name, w.out_of_service_reason,
+                    count(*) filter (where s.fence = a.fence and s.audit is distinct from 'agreed')
+                        as counted
+             from workers w
+             join attempts a on a.worker_id = w.id
+             join jobs j on j.id = a.job_id
+             left join shards s on s.job_id = a.job_id and s.index = a.shard
+             where w.out_of_service_at is not null and a.job_id = $1
+             group by w.id, j.id
+             having w.out_of_service_at <= coalesce(j.finished_at, now())
+                 or count(*) filter (
+                     where s.fence = a.fence and s.audit is distinct from 'agreed'
+                 ) > 0
+             order by w.id
+         ) w",
+    )
+    .bind(job)
+    .fetch_all(tx)
+    .await?;
+    let removed = removed.into_iter();
+    Ok(removed
+        .map(|(name, reason, counted)| match counted {
+            0 => format!("the worker {name} was taken out of service: {reason}"),
+            _ => format!(
+                "the worker {name}, of which {counted} shards count here, was taken out of \
+                 service: {reason}"
+            ),
+        })
+        .collect())
 }
 
 /// The numbers of a row, and the warnings about them.

@@ -28,7 +28,8 @@ pub(crate) async fn find(
     device_kind: &str,
     row: &PlannedRow<'_>,
 ) -> Result<Option<Source>, StoreError> {
-    // A job that failed because nodes disagree (E3) is no witness.
+    // A job that failed because nodes disagree (E3) is no witness; nor is a worker that was taken
+    // out of service, unless another one agreed.
     let source: Option<(JobId, i32)> = sqlx::query_as(
         "select d.job_id, d.index
          from datasets d join jobs j on j.id = d.job_id
@@ -38,6 +39,13 @@ pub(crate) async fn find(
            and d.tokens_digest = $5 and d.clusters = $6 and d.planned_tokens = $7
            and d.prefix is not distinct from $8 and d.text_measures = $9
            and d.group_names is not distinct from $10
+           and not exists (
+               select from shards s
+               join attempts a on a.fence = s.fence
+               join workers w on w.id = a.worker_id
+               where s.job_id = d.job_id and s.dataset = d.index
+                 and s.audit is distinct from 'agreed' and w.out_of_service_at is not null
+           )
            and not exists (
                select from (
                    select * from document_chunks where job_id = $1 and dataset = $2

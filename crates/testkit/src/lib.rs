@@ -1,5 +1,5 @@
 //! What the tests of Assay share: a fresh database per test, real programs on ports the kernel
-//! picks, small roots, and one way to wait.
+//! picks, a way to the database that can be cut, small roots, and one way to wait.
 //!
 //! Nothing here knows the server, the store or the worker, so that their own tests can use it.
 //! Helpers panic where a test could not go on, with what to do about it.
@@ -8,6 +8,7 @@ mod database;
 mod eventually;
 mod processes;
 mod program;
+mod proxy;
 mod roots;
 
 pub use assay_process::Signal;
@@ -15,4 +16,5 @@ pub use database::{TestCluster, TestDatabase};
 pub use eventually::{LIMIT, eventually};
 pub use processes::{Process, children, is_running, leave_memory, peak_memory, signal};
 pub use program::{Program, executable};
+pub use proxy::Proxy;
 pub use roots::{Roots, fixture};

@@ -7,6 +7,7 @@ pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod manual;
 pub(crate) mod models;
+pub(crate) mod plans;
 pub(crate) mod shards;
 pub(crate) mod tokens;
 pub(crate) mod workers;

@@ -3,6 +3,8 @@
 mod datasets;
 mod labels;
 mod methods;
+mod plans;
+mod running;
 
 use std::collections::HashMap;
 
@@ -14,6 +16,7 @@ use assay_checkpoint::{ChatTemplate, Checkpoint, CheckpointError, TextTokenizer}
 use assay_data::{PathError, Root, Uploads};
 
 pub(crate) use self::datasets::MAX_DATASETS;
+pub(crate) use self::plans::{PlannedJob, resolve_plan};
 use crate::error::ApiError;
 use crate::faults::Faults;
 
@@ -55,31 +58,43 @@ struct Model {
 /// One problem that names every field at fault. `CheckpointError` and paths keep their codes.
 pub(crate) fn resolve(grounds: &Grounds, request: &JobRequest) -> Result<Resolved, ApiError> {
     let mut faults = Faults::default();
-    labels::check(request, &mut faults);
-    let resolved = datasets::resolve(&request.datasets, grounds, &mut faults);
-    let opened = open(&grounds.models, &request.model, "model", &mut faults);
+    let found = check(grounds, request, &mut faults);
+    faults.into_result()?;
+    let (resolved, _) = found.expect("a checkpoint that does not open is a fault");
+    Ok(resolved)
+}
+
+/// What [`resolve`] answers, and the checkpoint; to be used only without a fault, and none if the
+/// checkpoint does not open.
+fn check(
+    grounds: &Grounds,
+    request: &JobRequest,
+    faults: &mut Faults,
+) -> Option<(Resolved, Opened)> {
+    labels::check(request, faults);
+    running::check(request, faults);
+    let resolved = datasets::resolve(&request.datasets, grounds, faults);
+    let opened = open(&grounds.models, &request.model, "model", faults);
     let model = opened.as_ref().map(|opened| Model {
         positions: u32::try_from(opened.checkpoint.architecture().max_positions)
             .unwrap_or(u32::MAX),
         has_bos: opened.tokenizer.bos().is_some(),
     });
-    let methods = methods::resolve(&request.method, model.as_ref(), &mut faults);
-    together(request, opened.as_ref(), &mut faults);
-    faults.into_result()?;
+    let methods = methods::resolve(&request.method, model.as_ref(), faults);
+    together(request, opened.as_ref(), faults);
 
-    let checkpoint = opened
-        .expect("a checkpoint that does not open is a fault")
-        .checkpoint;
+    let opened = opened?;
     let dtype = match request.dtype {
-        DtypeRequest::Auto => checkpoint.default_dtype(),
+        DtypeRequest::Auto => opened.checkpoint.default_dtype(),
         DtypeRequest::Float32 => Dtype::Float32,
         DtypeRequest::Bfloat16 => Dtype::Bfloat16,
     };
-    Ok(Resolved {
+    let resolved = Resolved {
         datasets: resolved,
         methods,
         dtype,
-    })
+    };
+    Some((resolved, opened))
 }
 
 /// What an inspection of a dataset works with.

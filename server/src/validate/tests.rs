@@ -426,3 +426,114 @@ fn everything_wrong_is_said_at_once() {
     );
     assert_eq!(problem.code, ErrorCode::InvalidRequest);
 }
+
+#[test]
+fn how_a_job_is_run_has_limits() {
+    let fixture = Fixture::new();
+    for (field, good, bad) in [
+        (
+            "priority",
+            [json!(-100), json!(100)],
+            [json!(-101), json!(101)],
+        ),
+        ("audit", [json!(0), json!(1.0)], [json!(-0.1), json!(1.1)]),
+    ] {
+        for value in good {
+            fixture.resolve(&json!({field: value})).unwrap();
+        }
+        for value in bad {
+            let detail = fixture.refused(&json!({field: value}), ErrorCode::InvalidRequest, field);
+            assert!(detail.contains(&value.to_string()), "{detail}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_checked_like_a_job_and_its_devices_are() {
+    let fixture = Fixture::new();
+    let resolve = |job: &Value, devices: &Value| {
+        let mut body = json!({"job": {"model": "llama_gqa", "datasets": ["a.txt"]}});
+        for (key, value) in job.as_object().unwrap() {
+            body["job"][key] = value.clone();
+        }
+        body["devices"] = devices.clone();
+        let request = serde_json::from_value(body).unwrap();
+        match resolve_plan(&fixture.grounds, &request) {
+            Ok(planned) => Ok((planned.resolved, planned.chat.is_some())),
+            Err(ApiError::Problem(problem)) => Err(problem),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let one = json!([{"tokens_per_second": 1000}]);
+    for change in [
+        json!({"priority": 101, "audit": 2.0}),
+        json!({"model": "none", "datasets": ["../a", {"path": "none"}]}),
+        json!({"method": {"window": 99_999}}),
+    ] {
+        let of_job = fixture.resolve(&change).unwrap_err();
+        let of_plan = resolve(&change, &one).unwrap_err();
+        assert_eq!(of_plan.code, of_job.code);
+        let below = |error: &assay_api::FieldError| assay_api::FieldError {
+            field: format!("job.{}", error.field),
+            ..error.clone()
+        };
+        let expected: Vec<_> = of_job.errors.iter().map(below).collect();
+        assert_eq!(of_plan.errors, expected);
+    }
+    let many = json!([
+        {"tokens_per_second": 1, "count": 4096},
+        {"tokens_per_second": 1, "count": u32::MAX},
+    ]);
+    let long = "x".repeat(257);
+    for (devices, field, word) in [
+        (json!([]), "devices", "at least one"),
+        (many, "devices", "4294971391"),
+        (
+            json!([{"tokens_per_second": 0}]),
+            "devices[0].tokens_per_second",
+            "is 0",
+        ),
+        (
+            json!([{"tokens_per_second": -1}]),
+            "devices[0].tokens_per_second",
+            "is -1",
+        ),
+        (
+            json!([{"tokens_per_second": 1e300}]),
+            "devices[0].tokens_per_second",
+            "1e12",
+        ),
+        (
+            json!([{"tokens_per_second": 1, "count": 0}]),
+            "devices[0].count",
+            "at least 1",
+        ),
+        (
+            json!([{"tokens_per_second": 1, "name": long}]),
+            "devices[0].name",
+            "256",
+        ),
+    ] {
+        let problem = resolve(&json!({}), &devices).unwrap_err();
+        let fields: Vec<&str> = problem.errors.iter().map(|e| e.field.as_str()).collect();
+        assert_eq!(
+            (problem.code, fields),
+            (ErrorCode::InvalidRequest, vec![field])
+        );
+        assert!(problem.detail.contains(word), "{}", problem.detail);
+    }
+    // Those of the job and those of the devices at once.
+    let both = resolve(&json!({"priority": 101}), &json!([])).unwrap_err();
+    let fields: Vec<&str> = both.errors.iter().map(|e| e.field.as_str()).collect();
+    assert_eq!(fields, ["job.priority", "devices"]);
+
+    let full = json!([{"tokens_per_second": 0.5, "count": 4095}, {"tokens_per_second": 1e6}]);
+    let (resolved, chat) = resolve(&json!({}), &full).unwrap();
+    assert_eq!(
+        (resolved, chat),
+        (fixture.resolve(&json!({})).unwrap(), false)
+    );
+    fixture.add_chat_template();
+    let chat = json!({"datasets": [{"path": "b.jsonl", "format": "chat"}]});
+    assert!(resolve(&chat, &one).unwrap().1);
+}

@@ -8,8 +8,8 @@ use assay_scoring::{
     to_units,
 };
 use assay_store::{
-    Claim, Claimant, NewDatasetPlan, NewPlan, NewWorker, PlanFacts, ShardClaim, ShardOutcome,
-    SpanToken, Store, TokenSpan, Work,
+    Claim, Claimant, CommitOutcome, NewDatasetPlan, NewPlan, NewWorker, PlanFacts, ShardClaim,
+    ShardOutcome, SpanToken, Store, TokenSpan, Work,
 };
 use uuid::Uuid;
 
@@ -35,15 +35,17 @@ pub(crate) async fn run(store: &Store, rows: &[(&[u64], Convention)]) {
         device: "cpu:0",
         device_kind: "test",
         lease: LEASE,
+        rate: None,
     };
-    while let Some(Claim { fence, work, .. }) = store.claim(&claimant, None).await.unwrap() {
+    while let Some(claim) = store.claim(&claimant, None).await.unwrap().pop() {
+        let Claim { fence, work, .. } = claim;
         let done = match work {
             Work::Plan(_) => store.commit_plan(id, fence, &new_plan(rows)).await.unwrap(),
             Work::Shard(shard) => {
                 let (lengths, convention) = rows[shard.dataset as usize];
                 let outcome = compute(&shard, lengths, convention);
-                store.commit_shard(id, fence, &outcome).await.unwrap();
-                true
+                let counted = store.commit_shards(id, &[(fence, &outcome)]).await.unwrap();
+                counted == [CommitOutcome::Counted]
             }
         };
         assert!(done);
@@ -76,6 +78,7 @@ fn new_plan(rows: &[(&[u64], Convention)]) -> NewPlan {
     };
     NewPlan {
         facts: PlanFacts {
+            rate_key: None,
             model: ModelFacts {
                 path: "llama_gqa".to_owned(),
                 family: "llama".to_owned(),
@@ -143,6 +146,10 @@ fn compute(shard: &ShardClaim, lengths: &[u64], convention: Convention) -> Shard
         sums: sums.into_vec(),
         tokens,
         seconds: 0.5,
+        split_depth: 0,
+        claim_seconds: 0.0,
+        load_seconds: 0.0,
+        commit_seconds: 0.0,
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use assay_api::ErrorCode;
-use assay_data::DataError;
+use assay_data::{DataError, Reading};
 
 use crate::bench::{Bench, content, jsonl};
 
@@ -82,4 +82,21 @@ fn a_cache_that_cannot_be_written_is_an_error() {
     let error = bench.tokenize(&source).unwrap_err();
     assert!(matches!(error, DataError::Cache(_)), "{error:?}");
     assert_eq!(error.code(), ErrorCode::Internal);
+}
+
+#[test]
+fn tokenizing_stops_when_nobody_waits() {
+    let bench = Bench::new();
+    let source = bench.source(&bench.write("a.jsonl", jsonl(&["a"])));
+    for join in [None, Some("\n")] {
+        let reading = Reading {
+            join,
+            ..bench.reading()
+        };
+        let (cache, digests) = (bench.cache(), bench.digests());
+        let error = assay_data::tokenize_until(&source, &reading, &cache, &digests, &|| true);
+        let error = error.unwrap_err();
+        assert!(matches!(error, DataError::Cancelled), "{error:?}");
+        assert!(bench.cached().is_empty());
+    }
 }

@@ -12,4 +12,5 @@ mod joined;
 mod limits;
 mod masks;
 mod parquet;
+mod scope;
 mod sources;

@@ -2,6 +2,7 @@
 
 mod faults;
 mod row;
+mod sizes;
 
 use assay_scoring::{
     ClusterLayout, Convention, DatasetPlan, MicroBatch, PlanConstants, PlanError, spans_digest,
@@ -93,32 +94,13 @@ proptest! {
         rows in prop::collection::vec(plannable(), 1..4), constants in constants(),
     ) {
         let plans = planned(&rows, &constants).unwrap();
-        let cost = |m: &MicroBatch| m.0.iter().map(|w| COST.window(w)).sum::<f64>();
         let job: f64 = plans.iter().flat_map(windows).map(|w| COST.window(w)).sum();
-        let target = (job / f64::from(constants.max_shards)).min(constants.max_shard_flops);
         for plan in &plans {
             let order: Vec<_> =
                 windows(plan).map(|w| (std::cmp::Reverse(w.len), w.document, w.start)).collect();
             prop_assert!(order.is_sorted());
-
-            let batches: Vec<&MicroBatch> =
-                plan.shards.iter().flat_map(|s| &s.micro_batches).collect();
-            for pair in batches.windows(2) {
-                let tokens: u32 = pair[0].0.iter().map(|w| w.len).sum();
-                prop_assert!(tokens <= constants.micro_batch_tokens || pair[0].0.len() == 1);
-                prop_assert!(tokens + pair[1].0[0].len > constants.micro_batch_tokens);
-            }
-            let last = batches.last().unwrap();
-            let tokens: u32 = last.0.iter().map(|w| w.len).sum();
-            prop_assert!(tokens <= constants.micro_batch_tokens || last.0.len() == 1);
-
-            let (_, full) = plan.shards.split_last().unwrap();
-            for shard in full {
-                let flops: f64 = shard.micro_batches.iter().map(cost).sum();
-                let before = flops - cost(shard.micro_batches.last().unwrap());
-                prop_assert!(flops >= target && before < target);
-                prop_assert!((shard.flops / flops - 1.0).abs() < 1e-12);
-            }
+            sizes::check_micro_batches(plan, &constants)?;
+            sizes::check_shards(plan, &constants, job)?;
         }
     }
 

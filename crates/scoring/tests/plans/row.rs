@@ -119,13 +119,18 @@ pub(crate) fn plannable() -> impl Strategy<Value = Row> {
 }
 
 pub(crate) fn constants() -> impl Strategy<Value = PlanConstants> {
-    (1_u32..200, 1_u32..20, 1e3..1e7).prop_map(|(micro_batch_tokens, max_shards, flops)| {
-        PlanConstants {
-            micro_batch_tokens,
-            max_shards,
-            max_shard_flops: flops,
-        }
-    })
+    let tail = (prop_oneof![Just(0_u32), 1_u32..50], 0_u32..100);
+    (1_u32..200, 1_u32..20, 1e3..1e7, tail).prop_map(
+        |(micro_batch_tokens, max_shards, flops, (tail_divisor, tail_micro_batch_tokens))| {
+            PlanConstants {
+                micro_batch_tokens,
+                max_shards,
+                max_shard_flops: flops,
+                tail_divisor,
+                tail_micro_batch_tokens,
+            }
+        },
+    )
 }
 
 pub(crate) fn planned(

@@ -5,21 +5,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use assay_api::{JobRequest, JobState, WorkerId};
-use assay_store::{MAX_LOSSES, ShardClaim, ShardOutcome, StoreError, Work};
+use assay_store::{Claimant, DeviceRate, MAX_LOSSES, ShardClaim, ShardOutcome, StoreError, Work};
 use chrono::{TimeDelta, Utc};
 
-use crate::support::{LEASE, Ledger, claimant, compute, expected, new_plan, request, spans};
+use crate::support::{
+    LEASE, Ledger, RATE_KEY, claimant, compute, expected, new_plan, request, spans,
+};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ (z >> 31)) % n
+    }
+
+    pub(crate) fn index(&mut self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).unwrap()
     }
 }
 
@@ -30,69 +36,103 @@ fn computed(shard: &ShardClaim) -> ShardOutcome {
     }
 }
 
-/// One worker: claims, and ends its attempts in every way, those of the past included.
-async fn work(
-    ledger: &Ledger,
+/// One worker of the chaos.
+struct Chaotic<'a> {
+    ledger: &'a Ledger,
     worker: WorkerId,
-    random: &mut Random,
-    losses_left: &AtomicI32,
-) -> Result<(), StoreError> {
-    let store = &ledger.store;
-    let mut abandoned = Vec::new();
-    while let Some(claim) = store.claim(&claimant(worker), None).await? {
-        let Work::Shard(shard) = claim.work else {
-            panic!("not planned")
-        };
-        let fence = claim.fence;
-        if random.below(4) == 0 {
-            store
-                .record_split(worker, fence, shard.split_depth + 1)
-                .await?;
+    random: Random,
+    losses_left: &'a AtomicI32,
+    /// Computed, not told yet.
+    ready: Vec<(i64, ShardOutcome)>,
+    /// Computed, and kept for too long.
+    abandoned: Vec<(i64, ShardOutcome)>,
+}
+
+impl Chaotic<'_> {
+    /// Claims, and ends its attempts in every way, those of the past included.
+    async fn work(mut self) -> Result<(), StoreError> {
+        loop {
+            // One shard at a time, several, or what others have too: to this device all are slow.
+            let flops_per_second = [1e-3, 50.0, 1e9][self.random.index(3)];
+            let claimant = Claimant {
+                rate: Some(DeviceRate {
+                    key: RATE_KEY,
+                    flops_per_second,
+                }),
+                ..claimant(self.worker)
+            };
+            let claims = self.ledger.store.claim(&claimant, None).await?;
+            if claims.is_empty() {
+                break;
+            }
+            for claim in claims {
+                let Work::Shard(shard) = claim.work else {
+                    panic!("not planned")
+                };
+                self.end(claim.fence, &shard).await?;
+            }
         }
-        match random.below(8) {
-            0 => store.release_attempt(worker, fence).await?,
+        self.commit_ready().await?;
+        self.ready = std::mem::take(&mut self.abandoned);
+        self.commit_ready().await
+    }
+
+    async fn end(&mut self, fence: i64, shard: &ShardClaim) -> Result<(), StoreError> {
+        let store = &self.ledger.store;
+        if self.random.below(4) == 0 {
+            let depth = shard.split_depth + 1;
+            store.record_split(self.worker, fence, depth).await?;
+        }
+        match self.random.below(8) {
+            0 => store.release_attempt(self.worker, fence, 1).await?,
             1 => {
-                abandoned.push((fence, shard));
+                self.abandoned.push((fence, computed(shard)));
                 // A time at which every lease has run out, those of the others too.
-                if losses_left.fetch_sub(1, Ordering::Relaxed) > 0 {
-                    store
-                        .reap(Some(Utc::now() + LEASE + TimeDelta::seconds(1)))
-                        .await?;
+                if self.losses_left.fetch_sub(1, Ordering::Relaxed) > 0 {
+                    let late = Utc::now() + LEASE + TimeDelta::seconds(1);
+                    store.reap(Some(late)).await?;
                 }
             }
-            2 => {
-                let twice = computed(&shard);
-                let (a, b) = tokio::join!(
-                    store.commit_shard(worker, fence, &twice),
-                    store.commit_shard(worker, fence, &twice)
-                );
-                assert_eq!(a?, b?);
-            }
-            _ => {
-                let fences = [fence];
-                let outcome = computed(&shard);
-                let (renewed, committed) = tokio::join!(
-                    store.renew(worker, &fences, LEASE, None),
-                    store.commit_shard(worker, fence, &outcome)
-                );
-                renewed?;
-                committed?;
-            }
+            _ => self.ready.push((fence, computed(shard))),
         }
-        if random.below(3) == 0
-            && let Some((fence, shard)) = abandoned.pop()
+        if self.random.below(3) == 0 {
+            self.commit_ready().await?;
+        }
+        if self.random.below(3) == 0
+            && let Some(abandoned) = self.abandoned.pop()
         {
             // Lost in most cases, and live where nobody has reaped since.
-            store
-                .record_split(worker, fence, shard.split_depth + 1)
+            self.ledger
+                .store
+                .record_split(self.worker, abandoned.0, shard.split_depth + 1)
                 .await?;
-            store.commit_shard(worker, fence, &computed(&shard)).await?;
+            self.ready.push(abandoned);
         }
+        Ok(())
     }
-    for (fence, shard) in abandoned {
-        store.commit_shard(worker, fence, &computed(&shard)).await?;
+
+    /// Commits what is ready, once or twice at once, while its leases are renewed.
+    async fn commit_ready(&mut self) -> Result<(), StoreError> {
+        let store = &self.ledger.store;
+        let ready = std::mem::take(&mut self.ready);
+        let outcomes: Vec<_> = ready.iter().map(|(fence, o)| (*fence, o)).collect();
+        if self.random.below(2) == 0 {
+            let (one, two) = tokio::join!(
+                store.commit_shards(self.worker, &outcomes),
+                store.commit_shards(self.worker, &outcomes)
+            );
+            assert_eq!(one?, two?);
+        } else {
+            let asked: Vec<_> = ready.iter().map(|(fence, _)| (*fence, Some(1.0))).collect();
+            let (renewed, committed) = tokio::join!(
+                store.renew(self.worker, &asked, LEASE, None),
+                store.commit_shards(self.worker, &outcomes)
+            );
+            renewed?;
+            committed?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,8 +163,15 @@ async fn sums_do_not_depend_on_who_is_lost_when() {
             let (ledger, losses_left) = (Arc::clone(&ledger), Arc::clone(&losses_left));
             workers.spawn(async move {
                 let worker = ledger.worker(&format!("w{index}")).await;
-                let mut random = Random(seed ^ (round << 32) ^ index);
-                Box::pin(work(&ledger, worker, &mut random, &losses_left)).await
+                let chaotic = Chaotic {
+                    ledger: &ledger,
+                    worker,
+                    random: Random(seed ^ (round << 32) ^ index),
+                    losses_left: &losses_left,
+                    ready: Vec::new(),
+                    abandoned: Vec::new(),
+                };
+                Box::pin(chaotic.work()).await
             });
         }
         while let Some(ended) = workers.join_next().await {

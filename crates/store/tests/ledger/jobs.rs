@@ -108,15 +108,12 @@ async fn a_cancelled_job_drops_what_its_workers_bring() {
     ));
     let live = ledger
         .store
-        .renew(worker, &[fence], crate::support::LEASE, None)
+        .renew(worker, &[(fence, None)], crate::support::LEASE, None)
         .await
-        .unwrap();
+        .unwrap()
+        .live;
     assert!(live.is_empty(), "the worker must learn that it has to stop");
-    let outcome = ledger
-        .store
-        .commit_shard(worker, fence, &compute(&shard))
-        .await
-        .unwrap();
+    let outcome = ledger.commit(worker, fence, &compute(&shard)).await;
     assert_eq!(outcome, CommitOutcome::Late);
     assert!(
         ledger.claim(worker).await.is_none(),

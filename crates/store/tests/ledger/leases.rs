@@ -16,12 +16,13 @@ async fn renewals_hold_and_silence_loses() {
     let (others, _) = ledger.claim_shard(two).await;
 
     let soon = Utc::now() + TimeDelta::seconds(10);
-    let asked = [kept, others];
+    let asked = [(kept, None), (others, None)];
     let live = ledger
         .store
         .renew(one, &asked, LEASE, Some(soon))
         .await
-        .unwrap();
+        .unwrap()
+        .live;
     assert_eq!(
         live,
         [kept, hung],
@@ -35,9 +36,10 @@ async fn renewals_hold_and_silence_loses() {
     );
     let live = ledger
         .store
-        .renew(one, &[kept, hung], LEASE, Some(later))
+        .renew(one, &[(kept, None), (hung, None)], LEASE, Some(later))
         .await
-        .unwrap();
+        .unwrap()
+        .live;
     assert_eq!(live, [kept], "what is lost stays lost");
 }
 

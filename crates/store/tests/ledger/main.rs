@@ -1,12 +1,18 @@
 //! The ledger against a real PostgreSQL: every transition of a job, a shard and an attempt.
 
+mod audits;
+mod baselines;
 mod chaos;
+mod claims;
+mod copies;
 mod jobs;
 mod leases;
 mod migrations;
+mod performance;
 mod reuse;
 mod rows;
 mod schema;
+mod service;
 mod shards;
 mod splits;
 mod support;

@@ -146,23 +146,23 @@ async fn jobs_of_before_keep_their_numbers_and_go_on() {
         .register_worker(&new, crate::support::LEASE, None)
         .await
         .unwrap();
-    let claim = store.claim(&claimant(worker), None).await.unwrap().unwrap();
+    let claims = store.claim(&claimant(worker), None).await;
+    let claim = claims.unwrap().remove(0);
     let Work::Plan(plan) = claim.work else {
         panic!("the job that was queued is planned first")
     };
     assert_eq!(claim.job, jobs["queued"]);
     let rows: Vec<_> = plan.rows.iter().map(|(d, m)| (d.name(), m)).collect();
     assert_eq!(rows, [("a", &rolling), ("b", &rolling)]);
-    let claim = store.claim(&claimant(worker), None).await.unwrap().unwrap();
+    let claims = store.claim(&claimant(worker), None).await;
+    let claim = claims.unwrap().remove(0);
     let Work::Shard(shard) = claim.work else {
         panic!("one shard is left")
     };
     assert_eq!((claim.job, shard.split_depth), (jobs["running"], 0));
     let outcome = compute(&shard);
-    store
-        .commit_shard(worker, claim.fence, &outcome)
-        .await
-        .unwrap();
+    let outcomes = [(claim.fence, &outcome)];
+    store.commit_shards(worker, &outcomes).await.unwrap();
     let done = store.job(jobs["running"]).await.unwrap().unwrap();
     assert_eq!(done.state, JobState::Succeeded);
 }

@@ -112,11 +112,7 @@ async fn each_dataset_is_a_row_under_each_method() {
             2 => u32::try_from(token).unwrap(),
             _ => owner(A, token),
         });
-        ledger
-            .store
-            .commit_shard(worker, claim.fence, &outcome)
-            .await
-            .unwrap();
+        ledger.commit(worker, claim.fence, &outcome).await;
     }
 
     let state = ledger.state(job).await;
@@ -240,11 +236,7 @@ async fn the_worst_documents_come_first() {
                 sum.units = i64::try_from(sum.scored).unwrap() << 46;
             }
         }
-        ledger
-            .store
-            .commit_shard(worker, claim.fence, &outcome)
-            .await
-            .unwrap();
+        ledger.commit(worker, claim.fence, &outcome).await;
     }
     let worst = ledger.store.worst(job, 0, 12).await.unwrap();
     let indices: Vec<u64> = worst.iter().map(|d| d.index).collect();

@@ -141,8 +141,8 @@ async fn tokens_belong_to_a_shard_that_is_done() {
     let (other, _) = ledger.claim_shard(worker).await;
     let mut outcome = compute(&shard);
     outcome.tokens = spans(&shard);
-    let committed = ledger.store.commit_shard(worker, fence, &outcome).await;
-    assert_eq!(committed.unwrap(), assay_store::CommitOutcome::Counted);
+    let committed = ledger.commit(worker, fence, &outcome).await;
+    assert_eq!(committed, assay_store::CommitOutcome::Counted);
     assert_eq!((shard.index, other), (0, fence + 1));
     let mut connection = ledger.database.connect().await;
     for (statement, constraint) in [

@@ -107,13 +107,7 @@ async fn a_shard_counts_once_whoever_brings_it() {
     assert_eq!(again.index, shard.index);
     assert!(fence > lost);
 
-    let commit = async |worker, fence| {
-        ledger
-            .store
-            .commit_shard(worker, fence, &compute(&shard))
-            .await
-            .unwrap()
-    };
+    let commit = async |worker, fence| ledger.commit(worker, fence, &compute(&shard)).await;
     assert_eq!(commit(slow, lost).await, CommitOutcome::Late);
     assert_eq!(
         commit(fast, lost).await,
@@ -162,20 +156,12 @@ async fn a_lease_that_ran_out_unnoticed_still_counts() {
     let worker = ledger.worker("w").await;
     ledger.planned(worker, LENGTHS).await;
     let long_ago = Utc::now() - TimeDelta::hours(1);
-    let claim = ledger
-        .store
-        .claim(&claimant(worker), Some(long_ago))
-        .await
-        .unwrap()
-        .unwrap();
+    let claims = ledger.store.claim(&claimant(worker), Some(long_ago)).await;
+    let claim = claims.unwrap().remove(0);
     let assay_store::Work::Shard(shard) = claim.work else {
         panic!()
     };
-    let outcome = ledger
-        .store
-        .commit_shard(worker, claim.fence, &compute(&shard))
-        .await
-        .unwrap();
+    let outcome = ledger.commit(worker, claim.fence, &compute(&shard)).await;
     assert_eq!(outcome, CommitOutcome::Counted);
     assert_eq!(ledger.store.reap(None).await.unwrap().attempts, 0);
 }
@@ -258,9 +244,10 @@ async fn a_final_error_fails_the_job_at_once() {
     assert!(
         ledger
             .store
-            .renew(worker, &[other], LEASE, None)
+            .renew(worker, &[(other, None)], LEASE, None)
             .await
             .unwrap()
+            .live
             .is_empty()
     );
     let result = ledger.store.result(job).await.unwrap().unwrap();
@@ -327,7 +314,8 @@ async fn giving_back_costs_nothing() {
     for _ in 0..=MAX_LOSSES {
         let (fence, shard) = ledger.claim_shard(worker).await;
         assert_eq!(shard.index, 0);
-        ledger.store.release_attempt(worker, fence).await.unwrap();
+        let released = ledger.store.release_attempt(worker, fence, 0).await;
+        released.unwrap();
     }
     ledger.run_all(worker).await;
     assert_eq!(ledger.state(job).await.state, JobState::Succeeded);
@@ -345,11 +333,7 @@ async fn a_result_that_is_not_the_plans_fails_the_job() {
             "digest" => outcome.spans_digest.push('0'),
             _ => outcome.sums[0].scored += 1,
         }
-        let committed = ledger
-            .store
-            .commit_shard(worker, fence, &outcome)
-            .await
-            .unwrap();
+        let committed = ledger.commit(worker, fence, &outcome).await;
         assert_eq!(committed, CommitOutcome::Disagrees);
         let failed = ledger.state(job).await;
         assert_eq!(

@@ -37,11 +37,7 @@ async fn a_split_holds_for_every_later_attempt() {
         "the shard is in other hands now"
     );
     let outcome = compute(&again);
-    ledger
-        .store
-        .commit_shard(two, fence, &outcome)
-        .await
-        .unwrap();
+    ledger.commit(two, fence, &outcome).await;
     assert!(!split(two, fence, 5).await, "committed");
 
     ledger.run_all(two).await;

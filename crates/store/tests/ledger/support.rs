@@ -3,22 +3,24 @@
 use std::time::Duration;
 
 use assay_api::{
-    DatasetRef, Dtype, Job, JobId, JobRequest, Method, MethodRequest, ModelFacts, OneOrMany,
-    TokenizerFacts, WorkerId,
+    BaselineRequest, DatasetRef, DeviceStatus, Dtype, Job, JobId, JobRequest, Method,
+    MethodRequest, ModelFacts, OneOrMany, TokenizerFacts, WorkerId,
 };
 use assay_scoring::{
     ClusterLayout, Convention, CostModel, DocumentFacts, PlanConstants, Scope, ShardSums, Window,
     plan, spans_digest, to_units,
 };
 use assay_store::{
-    Claim, Claimant, Creation, NewDatasetPlan, NewJob, NewPlan, NewWorker, PlanFacts, ShardClaim,
-    ShardOutcome, SpanToken, Store, TokenSpan, Work,
+    Claim, Claimant, CommitOutcome, Creation, DeviceRate, NewDatasetPlan, NewJob, NewPlan,
+    NewWorker, PlanFacts, ShardClaim, ShardOutcome, SpanToken, Store, TokenSpan, Work,
 };
 use assay_testkit::TestDatabase;
 use uuid::Uuid;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
 pub(crate) const WINDOW: u32 = 8;
+/// What all jobs here have in common for the rates of devices.
+pub(crate) const RATE_KEY: &str = "llama/1/float32/8";
 
 pub(crate) struct Ledger {
     pub(crate) store: Store,
@@ -34,12 +36,21 @@ impl Ledger {
     }
 
     pub(crate) async fn worker(&self, name: &str) -> WorkerId {
+        self.worker_with(name, &[]).await
+    }
+
+    /// A worker with devices of these kinds, `cpu:0` and so on.
+    pub(crate) async fn worker_with(&self, name: &str, kinds: &[&str]) -> WorkerId {
         let id = Uuid::now_v7();
+        let devices = kinds.iter().enumerate().map(|(index, kind)| DeviceStatus {
+            name: format!("cpu:{index}"),
+            kind: (*kind).to_owned(),
+        });
         let worker = NewWorker {
             id,
             name,
             version: "test",
-            devices: &[],
+            devices: &devices.collect::<Vec<_>>(),
         };
         self.store
             .register_worker(&worker, LEASE, None)
@@ -74,8 +85,16 @@ impl Ledger {
         self.store.create_job(&new).await.unwrap()
     }
 
+    /// Claims one thing.
     pub(crate) async fn claim(&self, worker: WorkerId) -> Option<Claim> {
-        self.store.claim(&claimant(worker), None).await.unwrap()
+        self.claim_one(&claimant(worker)).await
+    }
+
+    /// Claims as one who gets one thing at a time.
+    pub(crate) async fn claim_one(&self, claimant: &Claimant<'_>) -> Option<Claim> {
+        let mut claims = self.store.claim(claimant, None).await.unwrap();
+        assert!(claims.len() <= 1, "{claims:?}");
+        claims.pop()
     }
 
     /// Claims the next shard, which must be there.
@@ -88,6 +107,19 @@ impl Ledger {
             }) => (fence, shard),
             other => panic!("no shard to claim: {other:?}"),
         }
+    }
+
+    /// Commits one shard.
+    pub(crate) async fn commit(
+        &self,
+        worker: WorkerId,
+        fence: i64,
+        outcome: &ShardOutcome,
+    ) -> CommitOutcome {
+        let outcomes = [(fence, outcome)];
+        let answers = self.store.commit_shards(worker, &outcomes).await.unwrap();
+        assert_eq!(answers.len(), 1);
+        answers[0]
     }
 
     /// A job whose one dataset has documents of these lengths, planned into small shards.
@@ -119,10 +151,7 @@ impl Ledger {
             let Work::Shard(shard) = claim.work else {
                 panic!("not planned")
             };
-            self.store
-                .commit_shard(worker, claim.fence, &compute(&shard))
-                .await
-                .unwrap();
+            self.commit(worker, claim.fence, &compute(&shard)).await;
         }
     }
 }
@@ -131,12 +160,17 @@ pub(crate) fn claimant(worker: WorkerId) -> Claimant<'static> {
     claimant_of(worker, "test")
 }
 
+/// A device so slow that it gets one shard at a time, the largest.
 pub(crate) fn claimant_of(worker: WorkerId, device_kind: &str) -> Claimant<'_> {
     Claimant {
         worker,
         device: "cpu:0",
         device_kind,
         lease: LEASE,
+        rate: Some(DeviceRate {
+            key: RATE_KEY,
+            flops_per_second: 1e-3,
+        }),
     }
 }
 
@@ -150,6 +184,9 @@ pub(crate) fn request(datasets: &[&str]) -> JobRequest {
         tags: [("suite".to_owned(), "ledger".to_owned())].into(),
         token_output: false,
         reuse: true,
+        priority: 0,
+        audit: 0.0,
+        baseline: BaselineRequest::default(),
     }
 }
 
@@ -175,13 +212,18 @@ pub(crate) fn new_plan(lengths: &[&[u64]]) -> NewPlan {
 
 /// A plan of these rows.
 pub(crate) fn plan_of(rows: &[(&[u64], Convention)]) -> NewPlan {
-    let cost = CostModel {
-        linear_flops_per_token: 1.0,
-        attention_flops_per_pair: 0.0,
-    };
     let constants = PlanConstants {
         micro_batch_tokens: WINDOW,
         ..PlanConstants::default()
+    };
+    plan_by(rows, constants)
+}
+
+/// A plan of these rows, cut by these constants. An input token costs one operation.
+pub(crate) fn plan_by(rows: &[(&[u64], Convention)], constants: PlanConstants) -> NewPlan {
+    let cost = CostModel {
+        linear_flops_per_token: 1.0,
+        attention_flops_per_pair: 0.0,
     };
     let scopes: Vec<Scope<'_>> = rows
         .iter()
@@ -221,6 +263,7 @@ pub(crate) fn plan_of(rows: &[(&[u64], Convention)]) -> NewPlan {
             version: "test".to_owned(),
             numerics_version: 1,
             warnings: vec![],
+            rate_key: Some(RATE_KEY.to_owned()),
         },
         datasets: rows
             .iter()
@@ -274,6 +317,10 @@ pub(crate) fn compute_by(
         sums: sums.into_vec(),
         tokens: Vec::new(),
         seconds: 0.5,
+        split_depth: shard.split_depth,
+        claim_seconds: 0.0,
+        load_seconds: 0.0,
+        commit_seconds: 0.0,
     }
 }
 

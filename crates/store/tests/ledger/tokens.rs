@@ -6,9 +6,7 @@ use assay_store::{CommitOutcome, TokenSpan, Work};
 use chrono::{TimeDelta, Utc};
 use sqlx::Row;
 
-use crate::support::{
-    LEASE, Ledger, claimant, compute, compute_by, plan_of, request, spans, units,
-};
+use crate::support::{LEASE, Ledger, compute, compute_by, plan_of, request, spans, units};
 
 const LENGTHS: &[u64] = &[20, 0, 9, 1, 33];
 const ROLLING: Convention = Convention::Rolling { window: 8 };
@@ -69,8 +67,8 @@ async fn tokens_are_kept_once_and_of_the_counted_attempt() {
         ),
         (slow, lost, (CommitOutcome::Late, (windows, Some(fence)))),
     ] {
-        let committed = ledger.store.commit_shard(worker, brought, &outcome).await;
-        assert_eq!((committed.unwrap(), stored().await), expected);
+        let committed = ledger.commit(worker, brought, &outcome).await;
+        assert_eq!((committed, stored().await), expected);
     }
     assert!(
         kept(&ledger, job).await.is_empty(),
@@ -92,14 +90,14 @@ async fn tokens_are_kept_once_and_of_the_counted_attempt() {
 
 /// Runs all shards of a job that keeps its tokens.
 async fn run_all(ledger: &Ledger, worker: assay_api::WorkerId) {
-    while let Some(claim) = ledger.store.claim(&claimant(worker), None).await.unwrap() {
+    while let Some(claim) = ledger.claim(worker).await {
         let Work::Shard(shard) = claim.work else {
             panic!("not planned")
         };
         let mut outcome = compute(&shard);
         outcome.tokens = spans(&shard);
-        let committed = ledger.store.commit_shard(worker, claim.fence, &outcome);
-        assert_eq!(committed.await.unwrap(), CommitOutcome::Counted);
+        let committed = ledger.commit(worker, claim.fence, &outcome).await;
+        assert_eq!(committed, CommitOutcome::Counted);
     }
 }
 
@@ -185,8 +183,8 @@ async fn documents_of_a_joined_text_own_their_part_of_it() {
         };
         let mut outcome = compute_by(&shard, |_, token| u32::try_from(owner(token)).unwrap());
         outcome.tokens = spans(&shard);
-        let committed = ledger.store.commit_shard(worker, claim.fence, &outcome);
-        assert_eq!(committed.await.unwrap(), CommitOutcome::Counted);
+        let committed = ledger.commit(worker, claim.fence, &outcome).await;
+        assert_eq!(committed, CommitOutcome::Counted);
     }
     let total: u64 = lengths.iter().sum();
     for document in [0, 1, 4, 7, 4095, 4096, 4099, 4198, 4199] {
@@ -232,8 +230,8 @@ async fn tokens_that_do_not_count_are_kept_without_a_number() {
             sum.units -= units;
             sum.scored -= 1;
         }
-        let committed = ledger.store.commit_shard(worker, claim.fence, &outcome);
-        assert_eq!(committed.await.unwrap(), CommitOutcome::Counted);
+        let committed = ledger.commit(worker, claim.fence, &outcome).await;
+        assert_eq!(committed, CommitOutcome::Counted);
     }
     let tokens = ledger.store.tokens(job, 0, 1, 0, 10).await.unwrap();
     let counted: Vec<bool> = tokens.iter().map(|token| token.nll.is_some()).collect();
@@ -266,8 +264,8 @@ async fn tokens_that_are_not_the_shards_fail_the_job() {
         let mut outcome = compute(&shard);
         outcome.tokens = spans(&shard);
         change(&mut outcome.tokens);
-        let committed = ledger.store.commit_shard(worker, fence, &outcome).await;
-        assert_eq!(committed.unwrap(), CommitOutcome::Disagrees, "{what}");
+        let committed = ledger.commit(worker, fence, &outcome).await;
+        assert_eq!(committed, CommitOutcome::Disagrees, "{what}");
         let error = ledger.state(job).await.error.unwrap();
         assert_eq!(error.code, assay_api::ErrorCode::CountsDisagree, "{what}");
     }
@@ -281,8 +279,8 @@ async fn a_job_that_does_not_keep_tokens_keeps_none() {
     let (fence, shard) = ledger.claim_shard(worker).await;
     let mut outcome = compute(&shard);
     outcome.tokens = spans(&shard);
-    let committed = ledger.store.commit_shard(worker, fence, &outcome).await;
-    assert_eq!(committed.unwrap(), CommitOutcome::Counted);
+    let committed = ledger.commit(worker, fence, &outcome).await;
+    assert_eq!(committed, CommitOutcome::Counted);
     ledger.run_all(worker).await;
     assert!(kept(&ledger, job).await.is_empty());
     assert!(!ledger.state(job).await.token_output);
