@@ -1,6 +1,6 @@
 # Thin on purpose: what a target does is in scripts/, which sets up what is missing by itself.
 .DEFAULT_GOAL := help
-.PHONY: bench bench-scaling bench-simulation build check check-long clean demo help setup soak test
+.PHONY: bench bench-ledger bench-scaling bench-simulation build check check-long clean demo help setup soak test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand --tabs 24
@@ -29,6 +29,9 @@ soak: build ## Disturb workers at random for half an hour (ASSAY_SOAK_MINUTES) a
 bench: build ## Run every benchmark
 	@scripts/setup-demo.sh
 	@scripts/bench.sh
+
+bench-ledger: setup ## Measure claims and commits of 64 simulated workers
+	@scripts/bench-ledger.sh
 
 bench-scaling: build ## Measure one job on one device and on two
 	@scripts/setup-demo.sh

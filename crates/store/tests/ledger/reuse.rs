@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use assay_api::{JobId, JobRequest, JobResult, JobState, WorkerId};
-use assay_store::{Claim, CommitOutcome, NewPlan, Work};
+use assay_store::{Claim, CommitOutcome, NewPlan, ShardOutcome, Work};
 use sqlx::Executor;
 use tokio::task::JoinSet;
 
@@ -230,7 +230,10 @@ async fn numbers_of_several_kinds_or_of_splits_stay_where_they_are() {
             let live = ledger.store.record_split(worker, claim.fence, 1).await;
             assert!(live.unwrap());
         }
-        let outcome = compute(&shard);
+        let outcome = ShardOutcome {
+            split_depth: u32::from(how == "split"),
+            ..compute(&shard)
+        };
         let committed = ledger.commit(worker, claim.fence, &outcome).await;
         assert_eq!(committed, CommitOutcome::Counted);
         ledger.run_all(one).await;
