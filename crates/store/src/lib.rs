@@ -60,6 +60,9 @@ static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
 /// Longest wait for a connection.
 const ANSWER: Duration = Duration::from_secs(10);
+/// Longest pause between two statements of a transaction. Between them a program only converts
+/// rows.
+const IDLE_IN_TRANSACTION: &str = "20s";
 /// Documents in one row of `document_chunks`.
 const CHUNK: usize = 4096;
 
@@ -79,7 +82,11 @@ impl Store {
     /// The URL is malformed or the database does not answer within 10 seconds.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
         let options: PgConnectOptions = url.parse()?;
-        let options = options.application_name("assay");
+        let options = options.application_name("assay").options([
+            // A program that vanished without a word in the middle of a transaction would hold its
+            // locks until TCP gives up, which takes hours.
+            ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
+        ]);
         // A pool would try again for its whole time and then say no more than that it timed out.
         let probe = tokio::time::timeout(ANSWER, options.connect()).await;
         let probe = probe.map_err(|_| StoreError::NoAnswer(ANSWER))??;
