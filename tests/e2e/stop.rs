@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use assay_api::{AttemptOutcome, Job, JobState};
-use assay_testkit::{LIMIT, Signal, eventually};
 use reqwest::{Method, StatusCode};
 
 use crate::ledger::counted_once;
