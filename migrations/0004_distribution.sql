@@ -39,7 +39,7 @@ alter table jobs
     add constraint jobs_audits_left_range check (audits_left >= 0),
     add constraint jobs_baseline_known check (baseline in ('auto', 'measure', 'skip')),
     add constraint jobs_baseline_result_at_the_end
-        check (baseline_result is null or baseline_state = 'done'),
+        check (baseline_result is null or coalesce(baseline_state = 'done', false)),
     add constraint jobs_succeeded_is_audited check (state <> 'succeeded' or audits_left = 0);
 
 drop index jobs_open;

@@ -50,6 +50,9 @@ pub(crate) async fn run(results: &Results) -> Outcome {
     if !shown.is_empty() {
         output::line(report::render(&shown, output::width()));
         for result in shown.iter().filter(|_| results.devices) {
+            if shown.len() > 1 {
+                output::line(format_args!("devices of job {}", result.job_id));
+            }
             output::line(speed::devices(result, output::width()));
         }
     }

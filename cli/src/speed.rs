@@ -29,7 +29,7 @@ pub(crate) fn facts(result: &JobResult) -> Vec<String> {
         };
         let share = performance.communication_share.map(|share| {
             let percent = 100.0 * share;
-            format!(", {percent:.2} % of their time on claims and commits")
+            format!(", {percent:.2} % of their time waiting for the ledger")
         });
         let share = share.unwrap_or_default();
         facts.push(format!("{} tokens/s by {devices}{share}", rate(together)));
@@ -55,19 +55,22 @@ pub(crate) fn facts(result: &JobResult) -> Vec<String> {
     facts
 }
 
-/// What another worker computed again, if any.
+/// What was computed again, if anything.
 pub(crate) fn audited(result: &JobResult) -> Vec<String> {
     if result.audited <= 0.0 {
         return Vec::new();
     }
     vec![format!(
-        "{:.1} % of the tokens were computed by two workers, which agree",
+        "{:.1} % of the tokens were computed again elsewhere, and agree",
         100.0 * result.audited
     )]
 }
 
 /// The table of what each device did.
 pub(crate) fn devices(result: &JobResult, width: Option<usize>) -> String {
+    if result.performance.devices.is_empty() {
+        return "no device has computed anything of it".to_owned();
+    }
     let rows: Vec<_> = result.performance.devices.iter().map(row).collect();
     table::render(&COLUMNS, &rows, width)
 }
@@ -132,12 +135,18 @@ mod tests {
         assert_eq!(
             told,
             [
-                "780 tokens/s by 2 devices together, 0.31 % of their time on claims and commits",
+                "780 tokens/s by 2 devices together, 0.31 % of their time waiting for the ledger",
                 "400 tokens/s by one device alone, measured in this job",
                 "1.95 times one device, 97.5 % of what the devices do alone",
             ]
         );
         assert!(facts(&result(Performance::default())).is_empty());
+    }
+
+    #[test]
+    fn without_devices_there_is_no_table() {
+        let text = devices(&result(Performance::default()), None);
+        assert_eq!(text, "no device has computed anything of it");
     }
 
     #[test]

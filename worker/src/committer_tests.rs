@@ -150,6 +150,10 @@ async fn results_wait_for_a_database_that_is_away() {
     for (fence, shard) in &claimed {
         scene.send(*fence, shard, |_| ()).await;
     }
+    // Not a condition to wait for: the length of the cut.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!scene.committing.is_finished());
+    assert_ne!(scene.leases.to_renew(), []);
     proxy.heal();
     let (ended, ledger, _) = scene.end().await;
     ended.unwrap();

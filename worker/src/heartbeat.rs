@@ -94,9 +94,7 @@ impl Heartbeat {
                 None => renewed_at = Instant::now(),
                 Some(error) => {
                     let silent = renewed_at.elapsed();
-                    memory.silence = self.unreachable(leases, silent, &error);
-                    // Whatever became of it, a connection that failed is not asked again.
-                    memory.store = None;
+                    self.unreachable(&mut memory, leases, silent, &error);
                 }
             }
             if let Some(fence) = leases.lapsed(self.lease) {
@@ -194,22 +192,24 @@ impl Heartbeat {
     }
 
     /// After a lease without a renewal others may hold our shards: what we compute is wasted.
-    /// Answers for how long it has been silent, if for longer than that.
-    fn unreachable(&self, leases: &Leases, silent: Duration, error: &str) -> Option<Duration> {
+    fn unreachable(&self, memory: &mut Memory, leases: &Leases, silent: Duration, error: &str) {
+        // Whatever became of it, a connection that failed is not asked again.
+        memory.store = None;
         tracing::warn!(
             silent_seconds = silent.as_secs_f64(),
             error,
             "renewal failed"
         );
         if silent <= self.lease {
-            return None;
+            return;
         }
-        tracing::error!(
-            code = %ErrorCode::DatabaseUnreachable,
-            "the database has been out of reach for longer than the lease; stopping all shards"
-        );
+        if memory.silence.replace(silent).is_none() {
+            tracing::error!(
+                code = %ErrorCode::DatabaseUnreachable,
+                "the database has been out of reach for longer than the lease; stopping all shards"
+            );
+        }
         leases.stop_all();
-        Some(silent)
     }
 }
 

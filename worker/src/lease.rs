@@ -1,6 +1,7 @@
 //! The attempts this worker holds, shared between the devices and the heartbeat.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ pub(crate) struct Lease {
     deadline: Mutex<Option<Instant>>,
     /// When the shard should end.
     expected: Mutex<Option<Instant>>,
+    /// Whether its result waits to be counted: then there is nothing to stop.
+    is_computed: AtomicBool,
 }
 
 impl Lease {
@@ -71,6 +74,11 @@ impl Lease {
         self.expect(Duration::ZERO);
     }
 
+    /// The result is on its way to the ledger.
+    pub(crate) fn computed(&self) {
+        self.is_computed.store(true, Ordering::Relaxed);
+    }
+
     /// The shard should end after this time.
     pub(crate) fn expect(&self, after: Duration) {
         *lock(&self.expected) = Instant::now().checked_add(after);
@@ -117,6 +125,7 @@ impl Leases {
             patience: self.patience,
             deadline: Mutex::new(None),
             expected: Mutex::new(None),
+            is_computed: AtomicBool::new(false),
         });
         lock(&self.held).insert(fence, Arc::clone(&lease));
         lease
@@ -162,7 +171,7 @@ impl Leases {
         }
     }
 
-    /// Stops those of the attempts `asked` that are no longer among the `live`.
+    /// Stops those of the attempts `asked` that are no longer among the `live` and not computed.
     /// Attempts held since the question was asked are not judged by its answer.
     pub(crate) fn stop_ended(&self, asked: &[(i64, Option<f64>)], live: &[i64]) {
         let held = lock(&self.held);
@@ -170,6 +179,7 @@ impl Leases {
         for fence in asked.filter(|fence| !live.contains(fence)) {
             if let Some(lease) = held.get(fence)
                 && !lease.is_stopped()
+                && !lease.is_computed.load(Ordering::Relaxed)
             {
                 tracing::warn!(fence, "the attempt has ended in the ledger; stopping it");
                 lease.stop();
@@ -213,9 +223,13 @@ mod tests {
     fn only_attempts_asked_about_are_stopped() {
         let leases = Leases::new(PATIENCE);
         let (first, second) = (leases.hold(1), leases.hold(2));
+        let counted = leases.hold(0);
+        counted.computed();
         let asked = leases.to_renew();
         let third = leases.hold(3);
         leases.stop_ended(&asked, &[2]);
+        assert!(!counted.is_stopped(), "it has ended by being counted");
+        leases.drop_lease(&counted);
         assert!(first.is_stopped());
         assert!(!second.is_stopped());
         assert!(!third.is_stopped(), "it was claimed after the question");

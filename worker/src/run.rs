@@ -187,6 +187,7 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
             resources: Arc::clone(&resources),
             leases: leases.clone(),
             results: results.clone(),
+            handing_over: Duration::ZERO,
             is_hung: false,
         };
         tasks.spawn(slot.serve());
@@ -210,7 +211,12 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
             Ended::ToRestart
         });
     }
-    let stopped = retry(&stopping, || store.stop_worker(worker)).await;
+    // A database that did not answer until now is not waited for once more.
+    let stopped = if result.as_ref().is_err_and(is_database_away) {
+        Ok(())
+    } else {
+        retry(&stopping, || store.stop_worker(worker)).await
+    };
     ended.cancel();
     if beating.join().is_err() {
         tracing::error!("the heartbeat thread panicked");
@@ -219,6 +225,12 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
     stopped?;
     tracing::info!("stopped");
     Ok(Ended::InOrder)
+}
+
+fn is_database_away(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref()
+        .is_some_and(assay_store::StoreError::is_transient)
 }
 
 /// Waits for the devices and the committer to end: after a signal, or because one failed, which

@@ -43,6 +43,8 @@ pub(crate) struct Slot {
     pub(crate) leases: Leases,
     /// Takes what is computed.
     pub(crate) results: mpsc::Sender<Computed>,
+    /// How long the device waited until its last result was taken.
+    pub(crate) handing_over: Duration,
     /// Whether the device is hung: then it gets nothing more, and what it holds is left to others.
     pub(crate) is_hung: bool,
 }
@@ -196,16 +198,19 @@ impl Slot {
         };
         match result {
             Ok(mut outcome) => {
-                outcome.claim_seconds = claim_seconds;
+                lease.computed();
+                outcome.claim_seconds = claim_seconds + self.handing_over.as_secs_f64();
+                let done = Instant::now();
                 let computed = Computed {
                     lease,
                     shard: index,
                     outcome,
-                    at: Instant::now(),
+                    at: done,
                 };
                 // The committer ends after all slots, unless the ledger failed for good: then the
                 // worker stops, and the lease runs out.
                 let _ = self.results.send(computed).await;
+                self.handing_over = done.elapsed();
             }
             Err(interrupted) => {
                 self.ledger.give_up(lease.fence(), interrupted).await?;

@@ -180,6 +180,39 @@ async fn jobs_are_listed_and_cancelled() {
 }
 
 #[tokio::test]
+async fn results_have_the_speed_and_on_request_the_devices() {
+    let performance = r#""tokens_per_second": 700.0, "seconds": 1.0, "counted_tokens": 1000,
+        "computed_tokens": 1000, "distributed_tokens_per_second": 780.0, "speedup": 1.95,
+        "efficiency": 0.975, "communication_share": 0.003,
+        "baseline": {"source": "calibrated", "tokens_per_second": 400.0, "device_kind": "cpu"},
+        "devices": [{"worker": "host-1/2", "device": "cpu:0", "device_kind": "cpu", "shards": 12,
+            "tokens": 24576, "busy_seconds": 61.25, "claim_seconds": 0.04,
+            "commit_seconds": 0.05, "load_seconds": 2.1, "idle_seconds": 0.5}]"#;
+    let result = result();
+    let old = result.split_once("\"tokens_per_second\"").unwrap().1;
+    let old = old.split_once('}').unwrap().0;
+    let result = result.replace(&format!("\"tokens_per_second\"{old}"), performance);
+    let (output, _) = assay(&["results", ID], &[(200, result.clone())]).await;
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for part in [
+        "measured in an earlier job",
+        "1.95 times one device",
+        "97.5 %",
+    ] {
+        assert!(shown.contains(part), "{part}:\n{shown}");
+    }
+    assert!(!shown.contains("61.25"), "{shown}");
+    let (output, _) = assay(&["results", ID, "--devices"], &[(200, result)]).await;
+    let shown = text(&output.stdout);
+    println!("{shown}");
+    assert!(
+        shown.contains("61.25") && shown.contains("host-1/2"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
 async fn results_of_a_failed_job_say_why_and_are_exit_code_1() {
     let error = r#"{"code": "E4003", "detail": "line 3 is not JSON", "field": "datasets[0]"}"#;
     let why = "the job failed (E4003): datasets[0]: line 3 is not JSON";

@@ -4,5 +4,7 @@ mod datasets;
 mod documents;
 mod jobs;
 mod local;
+mod plan;
 mod stand_in;
 mod submit;
+mod workers;

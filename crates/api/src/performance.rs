@@ -45,7 +45,8 @@ pub struct Performance {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// Tokens per second of all devices together, from the moment that the first of them computes
-    /// until the last commit, the measuring of the baseline left out.
+    /// until the last commit, the measuring of the baseline left out. Audited tokens are in it as
+    /// often as they were computed.
     #[serde(default)]
     pub distributed_tokens_per_second: Option<f64>,
     /// `distributed_tokens_per_second` over that of the baseline.
@@ -55,8 +56,8 @@ pub struct Performance {
     /// known for each of their kinds.
     #[serde(default)]
     pub efficiency: Option<f64>,
-    /// Seconds that devices spent on claiming and on being counted, over these and the seconds
-    /// that they computed.
+    /// Seconds that the ledger kept devices from computing (`claim_seconds`), over these and the
+    /// seconds that they computed.
     #[serde(default)]
     pub communication_share: Option<f64>,
     /// What each device did, ordered by worker and device.
@@ -103,7 +104,7 @@ pub struct DevicePerformance {
     pub tokens: u64,
     /// Seconds it computed, what does not count included.
     pub busy_seconds: f64,
-    /// Seconds its claims took.
+    /// Seconds it waited for its claims, and until its results were taken to be counted.
     pub claim_seconds: f64,
     /// Seconds its results waited until they were counted; it computes meanwhile.
     pub commit_seconds: f64,

@@ -35,8 +35,8 @@ pub struct JobResult {
     /// splits.
     #[serde(default)]
     pub split_shards: u64,
-    /// The share of the counted tokens that another worker computed again and agreed on. Less
-    /// than was asked for where no other worker was there.
+    /// The share of the counted tokens that another worker, or where there was none another device,
+    /// computed again and agreed on. Less than was asked for where neither was there.
     #[serde(default)]
     pub audited: f64,
     /// How fast it went.

@@ -24,7 +24,8 @@ pub struct ShardOutcome {
     pub computed_tokens: u64,
     /// Times that micro-batches were halved in what was computed.
     pub split_depth: u32,
-    /// Seconds its claim took; those of a claim of several shards are spread over them.
+    /// Seconds that its device waited for its claim (those of a claim of several shards are spread
+    /// over them), and until the result before was taken from it.
     pub claim_seconds: f64,
     /// Seconds of loading the model before it.
     pub load_seconds: f64,
@@ -298,7 +299,7 @@ async fn commit_attempt(
     };
     sqlx::query(
         "update attempts
-         set outcome = 'committed', finished_at = now(), computed_tokens = $2, seconds = $3,
+         set outcome = 'committed', finished_at = clock_timestamp(), computed_tokens = $2, seconds = $3,
              claim_seconds = $4, load_seconds = $5, commit_seconds = $6, split_depth = $7,
              clusters = $8, units = $9, scored = $10
          where fence = $1",
@@ -322,7 +323,7 @@ async fn commit_attempt(
 /// renewal.
 async fn supersede(tx: &mut PgConnection, job: JobId, shard: i32) -> Result<(), StoreError> {
     sqlx::query(
-        "update attempts set outcome = 'superseded', finished_at = now()
+        "update attempts set outcome = 'superseded', finished_at = clock_timestamp()
          where job_id = $1 and shard = $2 and outcome is null",
     )
     .bind(job)
@@ -345,7 +346,7 @@ async fn count_shard(
         "with counted as (
              update shards
              set state = 'done', fence = $3, clusters = $4, units = $5, scored = $6, seconds = $7,
-                 split_depth = $8, committed_at = now()
+                 split_depth = $8, committed_at = clock_timestamp()
              where job_id = $1 and index = $2
              returning dataset, scored_tokens, flops
          )

@@ -64,7 +64,7 @@ impl Store {
         let detail = detail(&failure.detail);
         let ended: Option<Ended> = sqlx::query_as(
             "update attempts a
-             set outcome = 'failed', finished_at = now(), error_code = $3, error = $4,
+             set outcome = 'failed', finished_at = clock_timestamp(), error_code = $3, error = $4,
                  computed_tokens = $5
              from workers w
              where a.fence = $1 and a.worker_id = $2 and a.outcome is null and w.id = a.worker_id
@@ -122,7 +122,7 @@ impl Store {
         };
         let ended: Option<Ended> = sqlx::query_as(
             "update attempts a
-             set outcome = 'released', finished_at = now(), computed_tokens = $3
+             set outcome = 'released', finished_at = clock_timestamp(), computed_tokens = $3
              from workers w
              where a.fence = $1 and a.worker_id = $2 and a.outcome is null and w.id = a.worker_id
              returning a.shard, a.kind::text as kind, w.name as worker",
@@ -209,7 +209,7 @@ pub(crate) async fn fail_job(
     error: &JobError,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "update jobs set state = 'failed', finished_at = now(), error = $2
+        "update jobs set state = 'failed', finished_at = clock_timestamp(), error = $2
          where id = $1 and finished_at is null",
     )
     .bind(job)
@@ -226,7 +226,7 @@ pub(crate) async fn end_attempts(tx: &mut PgConnection, job: JobId) -> Result<()
              select fence from attempts where job_id = $1 and outcome is null
              order by fence for no key update
          )
-         update attempts a set outcome = 'cancelled', finished_at = now()
+         update attempts a set outcome = 'cancelled', finished_at = clock_timestamp()
          from live where a.fence = live.fence",
     )
     .bind(job)
@@ -257,7 +257,7 @@ pub(crate) async fn note_late(
         "update attempts
          set late = true, computed_tokens = $2, seconds = $4,
              outcome = coalesce(outcome, $3::attempt_outcome),
-             finished_at = coalesce(finished_at, now())
+             finished_at = coalesce(finished_at, clock_timestamp())
          where fence = $1",
     )
     .bind(fence)

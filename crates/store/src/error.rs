@@ -45,9 +45,10 @@ impl StoreError {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => true,
-            // 08 connection, 40 rollback (deadlock, serialization), 53 resources, 57P shutdown
+            // 08 connection, 25P03 a session ended for it said nothing in a transaction, 40 rollback
+            // (deadlock, serialization), 53 resources, 57P shutdown
             sqlx::Error::Database(e) => e.code().is_some_and(|code| {
-                ["08", "40", "53", "57P"]
+                ["08", "25P03", "40", "53", "57P"]
                     .iter()
                     .any(|class| code.starts_with(class))
             }),

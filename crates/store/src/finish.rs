@@ -66,7 +66,7 @@ async fn finish_dataset(tx: &mut PgConnection, job: JobId, dataset: i32) -> Resu
     // keep no device kind, so that no other job takes them.
     sqlx::query(
         "update datasets
-         set statistics = $3, finished_at = now(), device_kind = (
+         set statistics = $3, finished_at = clock_timestamp(), device_kind = (
                  select min(a.device_kind)
                  from shards s join attempts a on a.fence = s.fence
                  where s.job_id = $1 and s.dataset = $2
@@ -95,7 +95,7 @@ pub(crate) async fn count_rows(
         "update jobs
          set datasets_left = datasets_left - $2,
              state = case when datasets_left = $2 then 'succeeded' else state end,
-             finished_at = case when datasets_left = $2 then now() end
+             finished_at = case when datasets_left = $2 then clock_timestamp() end
          where id = $1",
     )
     .bind(job)

@@ -250,10 +250,12 @@ impl Store {
         if state.is_final() {
             return Ok(Cancellation::AlreadyEnded(self.existing_job(id).await?));
         }
-        sqlx::query("update jobs set state = 'cancelled', finished_at = now() where id = $1")
-            .bind(id)
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query(
+            "update jobs set state = 'cancelled', finished_at = clock_timestamp() where id = $1",
+        )
+        .bind(id)
+        .execute(&mut *tx)
+        .await?;
         crate::end::end_attempts(&mut tx, id).await?;
         tx.commit().await?;
         Ok(Cancellation::Cancelled(self.existing_job(id).await?))

@@ -22,7 +22,7 @@ struct JobRow {
     computed_tokens: i64,
 }
 
-/// The part of a job in which all devices may compute.
+/// The part of a job in which all devices may compute, audits included.
 #[derive(FromRow)]
 struct Phase {
     flops: f64,
@@ -42,7 +42,7 @@ struct DeviceRow {
     commit_seconds: f64,
     load_seconds: f64,
     present_seconds: f64,
-    /// Whether a shard of the distributed phase was counted by it.
+    /// Whether a shard of the distributed phase was counted or audited by it.
     took_part: bool,
     /// Operations per second of its kind alone, if ever measured.
     solo: Option<f64>,
@@ -70,11 +70,11 @@ pub(crate) async fn read(tx: &mut PgConnection, job: JobId) -> Result<Performanc
     let measured: Option<BaselineFacts> = row.baseline_result.map(json).transpose()?;
     let phase: Phase = sqlx::query_as(
         "select coalesce(sum(s.flops), 0) as flops,
-                extract(epoch from max(s.committed_at) - min(
+                extract(epoch from max(a.finished_at) - min(
                     a.finished_at - make_interval(secs => a.seconds + a.commit_seconds)
                 ))::double precision as seconds
-         from shards s join attempts a on a.fence = s.fence
-         where s.job_id = $1 and not (a.solo and $2)",
+         from attempts a join shards s on s.job_id = a.job_id and s.index = a.shard
+         where a.job_id = $1 and a.outcome = 'committed' and not (a.solo and $2)",
     )
     .bind(job)
     .bind(measured.is_some())
@@ -158,9 +158,11 @@ fn efficiency(
     positive(distributed? / sum)
 }
 
+/// Results are counted while the device computes the next shard, so `commit_seconds` is no part of
+/// it; what a device waits until a result is taken from it is in `claim_seconds`.
 fn communication_share(devices: &[DeviceRow]) -> Option<f64> {
     let sum = |of: fn(&DeviceRow) -> f64| devices.iter().map(of).sum::<f64>();
-    let talking = sum(|device| device.claim_seconds + device.commit_seconds);
+    let talking = sum(|device| device.claim_seconds);
     let busy = sum(|device| device.busy_seconds);
     (busy > 0.0).then(|| talking / (talking + busy))
 }
@@ -183,7 +185,8 @@ async fn devices(
                     select max(finished_at) from attempts
                     where job_id = $1 and kind <> 'plan' and outcome in ('committed', 'revoked')
                 ) - min(a.started_at)), 0)::double precision as present_seconds,
-                coalesce(bool_or(s.fence = a.fence and not (a.solo and $2)), false) as took_part,
+                coalesce(bool_or(a.outcome = 'committed' and not (a.solo and $2)), false)
+                    as took_part,
                 r.solo_flops_per_second as solo
          from attempts a
          join shards s on s.job_id = a.job_id and s.index = a.shard
@@ -225,13 +228,14 @@ async fn worker_seconds(
 ) -> Result<Option<Spread>, StoreError> {
     let seconds: Vec<f64> = sqlx::query_scalar(
         "with counted as (
-             select a.worker_id, s.committed_at,
-                    a.finished_at - make_interval(secs => a.seconds + a.commit_seconds) as began
-             from shards s join attempts a on a.fence = s.fence
-             where s.job_id = $1 and not (a.solo and $2)
+             select worker_id, finished_at,
+                    finished_at - make_interval(secs => seconds + commit_seconds) as began
+             from attempts
+             where job_id = $1 and shard is not null and outcome = 'committed'
+               and not (solo and $2)
          )
          select extract(epoch from
-             max(committed_at) - (select min(began) from counted))::double precision
+             max(finished_at) - (select min(began) from counted))::double precision
          from counted
          where (select min(began) from counted) is not null
          group by worker_id

@@ -159,7 +159,7 @@ impl Store {
             return Ok(outcome == "committed");
         }
         sqlx::query(
-            "update attempts set outcome = 'committed', finished_at = now() where fence = $1",
+            "update attempts set outcome = 'committed', finished_at = clock_timestamp() where fence = $1",
         )
         .bind(fence)
         .execute(&mut *tx)
@@ -265,7 +265,7 @@ async fn update_row(
              text_measures = $8, content_key = $9, group_names = $10, warnings = $11,
              shards = $12, shards_left = $12, flops_left = $15, reused_from = $13,
              scored_tokens = case when $13 is null then 0 else $6 end,
-             finished_at = case when $13 is not null then now() end,
+             finished_at = case when $13 is not null then clock_timestamp() end,
              (statistics, device_kind) = (
                  select s.statistics, s.device_kind from datasets s
                  where s.job_id = $13 and s.index = $14

@@ -65,7 +65,7 @@ async fn requeue(tx: &mut PgConnection, job: JobId, shards: &[i32]) -> Result<()
         "update attempts a
          set outcome = case when a.outcome is null then 'superseded' else 'revoked' end
                  ::attempt_outcome,
-             finished_at = coalesce(a.finished_at, now())
+             finished_at = coalesce(a.finished_at, clock_timestamp())
          from shards s
          where s.job_id = $1 and s.index = any($2) and a.job_id = $1 and a.shard = s.index
            and (a.fence = s.fence or a.kind = 'audit' and a.outcome is null)",

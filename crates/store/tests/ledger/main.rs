@@ -5,6 +5,7 @@ mod baselines;
 mod chaos;
 mod claims;
 mod copies;
+mod crowd;
 mod jobs;
 mod leases;
 mod migrations;

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use assay_api::{JobId, JobState, Method, OneOrMany};
+use assay_api::{AttemptKind, AttemptOutcome, BaselineRequest, JobId, JobState, Method, OneOrMany};
 use assay_scoring::Window;
-use assay_store::{Store, Work};
+use assay_store::{CommitOutcome, Store, Work};
 use assay_testkit::TestDatabase;
 use sqlx::migrate::Migrator;
 use sqlx::{Executor, PgConnection, Row};
@@ -73,6 +73,20 @@ update jobs set state = 'succeeded', datasets_left = 0, finished_at = now()
 where name = 'finished';
 update jobs set datasets_left = 1 where name = 'running';
 "#;
+
+/// What version 2 adds: an attempt that is live while the schema is changed, and one that failed.
+const ATTEMPTS_OF_BEFORE: &str = "
+insert into attempts (job_id, shard, kind, worker_id, device, device_kind, lease_until,
+                      finished_at, outcome, error_code, error)
+select s.job_id, s.index, 'primary', '01900000-0000-7000-8000-00000000000a', 'cpu:0', 'test', now(),
+       f.at, f.outcome, f.code, f.error
+from shards s join jobs j on j.id = s.job_id
+cross join (values (now(), 'failed'::attempt_outcome, 'E2001', 'boom'), (null, null, null, null))
+    as f(at, outcome, code, error)
+where j.name = 'running' and s.index = 1;
+update shards s set state = 'running', errors = 1
+from jobs j where j.id = s.job_id and j.name = 'running' and s.index = 1;
+";
 
 async fn old_ledger() -> (TestDatabase, HashMap<String, JobId>) {
     let database = TestDatabase::fresh().await;
@@ -165,4 +179,81 @@ async fn jobs_of_before_keep_their_numbers_and_go_on() {
     store.commit_shards(worker, &outcomes).await.unwrap();
     let done = store.job(jobs["running"]).await.unwrap().unwrap();
     assert_eq!(done.state, JobState::Succeeded);
+}
+
+#[tokio::test]
+async fn what_was_running_before_there_were_kinds_of_attempts_goes_on() {
+    let (database, jobs) = old_ledger().await;
+    let mut connection = database.connect().await;
+    MIGRATIONS.run_to(2, &mut connection).await.unwrap();
+    connection.execute(ATTEMPTS_OF_BEFORE).await.unwrap();
+    let store = Store::connect(database.url(), 4).await.unwrap();
+    store.migrate().await.unwrap();
+
+    // What remains is known, for the size of claims.
+    let rows = sqlx::query(
+        "select j.name, array_agg(d.flops_left order by d.index) as left
+         from datasets d join jobs j on j.id = d.job_id group by j.name",
+    )
+    .fetch_all(&mut connection)
+    .await
+    .unwrap();
+    let left: HashMap<String, Vec<f64>> = rows
+        .into_iter()
+        .map(|row| (row.get("name"), row.get("left")))
+        .collect();
+    assert_eq!(left["finished"], [0.0, 0.0]);
+    assert_eq!(left["running"], [0.0, 5.0]);
+    assert_eq!(left["queued"], [0.0, 0.0]);
+
+    // The old worker still knows its attempt.
+    let old = "01900000-0000-7000-8000-00000000000a".parse().unwrap();
+    let live = store.renew(old, &[], crate::support::LEASE, None).await;
+    let live = live.unwrap().live;
+    assert_eq!(live.len(), 1);
+    let running = store.shards(jobs["running"], 1, 1).await.unwrap();
+    let attempts: Vec<_> = running[0]
+        .attempts
+        .iter()
+        .map(|a| (a.kind, a.outcome))
+        .collect();
+    assert_eq!(
+        attempts,
+        [
+            (AttemptKind::Primary, Some(AttemptOutcome::Failed)),
+            (AttemptKind::Primary, None)
+        ]
+    );
+
+    // Its lease has run out. It failed the shard, but is alone.
+    assert_eq!(store.reap(None).await.unwrap().attempts, 1);
+    let job = store.job(jobs["running"]).await.unwrap().unwrap();
+    assert_eq!((job.priority, job.baseline), (0, BaselineRequest::Auto));
+    store.cancel_job(jobs["queued"]).await.unwrap();
+    let claims = store.claim(&claimant(old), None).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    let Work::Shard(shard) = &claims[0].work else {
+        panic!("a shard is left")
+    };
+    assert_eq!((claims[0].job, shard.index), (jobs["running"], 1));
+    assert!(claims[0].fence > live[0]);
+    let context = store.run_context(jobs["running"]).await.unwrap().unwrap();
+    assert_eq!(context.rate_key, None, "no rate is learned from it");
+    let outcome = compute(shard);
+    let late = [(live[0], &outcome), (claims[0].fence, &outcome)];
+    let answers = store.commit_shards(old, &late).await.unwrap();
+    assert_eq!(answers, [CommitOutcome::Late, CommitOutcome::Counted]);
+    let done = store.job(jobs["running"]).await.unwrap().unwrap();
+    assert_eq!(done.state, JobState::Succeeded);
+    let rates: i64 = sqlx::query_scalar("select count(*) from device_rates")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(rates, 0);
+    for name in ["finished", "running"] {
+        let result = store.result(jobs[name]).await.unwrap().unwrap();
+        assert_eq!(result.performance.baseline, None);
+        assert!(result.audited.abs() < 1e-9);
+        assert_eq!(result.performance.counted_tokens, 10);
+    }
 }

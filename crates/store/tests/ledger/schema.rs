@@ -1,8 +1,9 @@
 //! The schema refuses what no program should write.
 
-use assay_api::JobRequest;
+use assay_api::{AttemptKind, JobRequest};
 use sqlx::PgConnection;
 
+use crate::audits::{bring, planned, take, worker as live};
 use crate::support::{Ledger, compute, new_plan, request, spans};
 
 async fn refused(connection: &mut PgConnection, statement: &'static str, constraint: &str) {
@@ -68,6 +69,77 @@ async fn the_schema_enforces_the_state_machine() {
         ("update document_chunks set words = '{}'", "document_chunks_aligned"),
         ("update document_chunks set groups = '{0}'", "document_chunks_groups_aligned"),
         ("update document_chunks set groups = '{0, null}'", "document_chunks_groups_aligned"),
+    ] {
+        refused(&mut connection, statement, constraint).await;
+    }
+}
+
+#[tokio::test]
+async fn the_schema_enforces_audits_and_baselines() {
+    let ledger = Ledger::fresh().await;
+    let one = live(&ledger, "one", &["test"]).await;
+    let two = live(&ledger, "two", &["test"]).await;
+    planned(&ledger, one, &[8, 8, 8], 1.0).await;
+    bring(&ledger, one, "test", AttemptKind::Primary, 0).await;
+    bring(&ledger, one, "test", AttemptKind::Primary, 0).await;
+    bring(&ledger, two, "test", AttemptKind::Primary, 0).await;
+    bring(&ledger, two, "test", AttemptKind::Audit, 0).await;
+    take(&ledger, two, "test", AttemptKind::Audit).await;
+    let mut connection = ledger.database.connect().await;
+    for (statement, constraint) in [
+        ("update jobs set priority = 101", "jobs_priority_range"),
+        ("update jobs set audit = 1.5", "jobs_audit_range"),
+        ("update jobs set audits_left = -1", "jobs_audits_left_range"),
+        ("update jobs set baseline = 'perhaps'", "jobs_baseline_known"),
+        ("update jobs set baseline_result = '{}'", "jobs_baseline_result_at_the_end"),
+        (
+            "update jobs set state = 'succeeded', finished_at = now(), datasets_left = 0",
+            "jobs_succeeded_is_audited",
+        ),
+        ("update attempts set units = null where kind = 'audit'", "attempts_audit_has_sums"),
+        (
+            "update attempts set clusters = null, units = null, scored = null
+             where kind = 'audit' and outcome = 'committed'",
+            "attempts_audit_has_sums",
+        ),
+        (
+            "update attempts set outcome = 'lost' where kind = 'audit' and outcome = 'committed'",
+            "attempts_audit_has_sums",
+        ),
+        (
+            "update attempts set outcome = 'committed', finished_at = now()
+             where kind = 'audit' and outcome is null",
+            "attempts_audit_has_sums",
+        ),
+        (
+            "update attempts set clusters = '{0}', units = '{0}', scored = '{0}'
+             where kind = 'primary'",
+            "attempts_audit_has_sums",
+        ),
+        (
+            "update attempts set scored = '{}' where kind = 'audit' and outcome = 'committed'",
+            "attempts_sums_aligned",
+        ),
+        (
+            "update attempts set kind = 'copy', clusters = null, units = null, scored = null
+             where kind = 'audit' and outcome = 'committed'",
+            "attempts_one_commit",
+        ),
+        (
+            "insert into attempts (job_id, shard, kind, worker_id, device, device_kind, lease_until)
+             select job_id, shard, kind, worker_id, device, device_kind, lease_until
+             from attempts where outcome is null",
+            "attempts_one_live",
+        ),
+        (
+            "update workers set out_of_service_at = now()",
+            "workers_out_of_service_has_reason",
+        ),
+        ("update workers set error = 'boom'", "workers_error_has_time"),
+        (
+            "update device_rates set flops_per_second = 0",
+            "device_rates_flops_per_second_check",
+        ),
     ] {
         refused(&mut connection, statement, constraint).await;
     }

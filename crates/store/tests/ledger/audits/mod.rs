@@ -2,6 +2,7 @@
 
 mod chaos;
 mod disputes;
+mod races;
 mod revoked;
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use assay_api::AttemptKind::{Audit, Copy, Primary};
 use assay_api::AttemptOutcome::{Committed, Released, Revoked, Superseded};
-use assay_api::{AuditState, JobId, JobRequest, JobState, WorkerId};
+use assay_api::{AuditState, JobId, JobRequest, WorkerId};
 use assay_store::{Claimant, CommitOutcome, DeviceRate, ShardOutcome};
 
 use super::{
@@ -12,16 +12,16 @@ use super::{
 use crate::support::{Ledger, RATE_KEY, claimant_of, new_plan, spans};
 
 /// Three workers of one kind, the first of which is wrong.
-struct Scene {
-    ledger: Ledger,
-    wrong: WorkerId,
-    two: WorkerId,
-    three: WorkerId,
-    job: JobId,
+pub(super) struct Scene {
+    pub(super) ledger: Ledger,
+    pub(super) wrong: WorkerId,
+    pub(super) two: WorkerId,
+    pub(super) three: WorkerId,
+    pub(super) job: JobId,
 }
 
 impl Scene {
-    async fn new(lengths: &[u64]) -> Self {
+    pub(super) async fn new(lengths: &[u64]) -> Self {
         let ledger = Ledger::fresh().await;
         let wrong = worker(&ledger, "wrong", &["test"]).await;
         let two = worker(&ledger, "two", &["test"]).await;
@@ -42,7 +42,7 @@ impl Scene {
         bring(&self.ledger, self.three, "test", Audit, 0).await;
     }
 
-    async fn end(&self, lengths: &[u64]) {
+    pub(super) async fn end(&self, lengths: &[u64]) {
         for _ in 0..3 {
             finish(&self.ledger, self.two).await;
             finish(&self.ledger, self.three).await;
@@ -284,55 +284,5 @@ async fn numbers_of_a_worker_that_was_wrong_later_are_not_taken() {
         is_right(&ledger, next, lengths).await;
         let result = ledger.store.result(next).await.unwrap().unwrap();
         assert_eq!(result.datasets[0].reused_from, source);
-    }
-}
-
-/// Audits are claimed without the job's lock. Whichever comes first, an audit or the end of what
-/// it is of: in the end every shard was agreed on by two workers that are right.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn audits_are_claimed_while_shards_go_back() {
-    for _ in 0..10 {
-        let scene = Scene::new(&[8; 6]).await;
-        let ledger = &scene.ledger;
-        for _ in 0..6 {
-            bring(ledger, scene.wrong, "test", Primary, 1).await;
-        }
-        bring(ledger, scene.two, "test", Audit, 0).await;
-        let (fence, decides) = take(ledger, scene.three, "test", Audit).await;
-        let outcome = right(&decides);
-        let four = worker(ledger, "four", &["test"]).await;
-        let claims = async {
-            let mut claimed = Vec::new();
-            while let Some(claim) = ledger.claim_one(&claimant_of(four, "test")).await {
-                claimed.push(shard_of(claim));
-            }
-            claimed
-        };
-        let (committed, claimed) =
-            tokio::join!(ledger.commit(scene.three, fence, &outcome), claims);
-        assert_eq!(committed, CommitOutcome::Compared);
-        for (fence, shard) in claimed {
-            let counts = ledger.commit(four, fence, &right(&shard)).await;
-            let wanted = match shard.kind {
-                Audit => CommitOutcome::Late,
-                _ => CommitOutcome::Counted,
-            };
-            assert_eq!(counts, wanted, "{shard:?}");
-        }
-        assert_eq!(ledger.state(scene.job).await.state, JobState::Running);
-        scene.end(&[8; 6]).await;
-        for shard in ledger.store.shards(scene.job, 0, 100).await.unwrap() {
-            let committed = shard
-                .attempts
-                .iter()
-                .filter(|a| a.outcome == Some(Committed));
-            let mut names: Vec<_> = committed
-                .skip_while(|a| a.kind == Audit)
-                .map(|a| &*a.worker)
-                .collect();
-            names.dedup();
-            assert_eq!(names.len(), 2, "{shard:?}");
-            assert!(!names.contains(&"wrong"));
-        }
     }
 }
