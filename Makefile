@@ -30,7 +30,7 @@ bench: build ## Run every benchmark
 	@scripts/setup-demo.sh
 	@scripts/bench.sh
 
-bench-ledger: setup ## Measure claims and commits of 64 simulated workers
+bench-ledger: setup ## Measure claims and commits of many workers, on a private PostgreSQL
 	@scripts/bench-ledger.sh
 
 bench-scaling: build ## Measure one job on one device and on two

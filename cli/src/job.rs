@@ -46,7 +46,7 @@ pub(crate) struct JobArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
     /// Share of the job that another worker computes again, 0 to 1 [default: 0]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
     audit: Option<f64>,
     /// Whether one device computes a sample alone first, for the speed-up [default: auto]
     #[arg(long, value_enum)]
@@ -98,6 +98,12 @@ impl From<BaselineArg> for BaselineRequest {
             BaselineArg::Skip => Self::Skip,
         }
     }
+}
+
+/// JSON has no numbers for infinities and NaN; the server says what is wrong with the rest.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| share.is_finite());
+    share.ok_or_else(|| "a share is a number from 0 to 1".to_owned())
 }
 
 fn tag(text: &str) -> Result<(String, String), String> {
@@ -272,6 +278,14 @@ fn wrong_body(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_a_number() {
+        assert_eq!(share("0.05"), Ok(0.05));
+        for wrong in ["nan", "inf", "5%", ""] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_tag_needs_a_key() {

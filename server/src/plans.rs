@@ -17,8 +17,8 @@ use assay_scoring::{Comparison, CostModel, PlanConstants, PlanError, Scope};
 use crate::error::ApiError;
 use crate::validate::PlannedJob;
 
-/// Windows of a plan here, which lie in memory. A job may have more.
-const MAX_WINDOWS: u64 = 10_000_000;
+/// Windows of a plan here, about 300 bytes of memory each. A job may have more.
+const MAX_WINDOWS: u64 = 4_000_000;
 
 /// Where a job is planned.
 pub(crate) struct Host<'a> {
@@ -241,11 +241,11 @@ mod tests {
             stride,
         };
         for (convention, fits) in [
-            (Convention::Rolling { window: 99 }, false),
-            (Convention::Rolling { window: 101 }, true),
-            (strided(99), false),
-            (strided(101), true),
-            (Convention::LlamaCpp { window: 99 }, false),
+            (Convention::Rolling { window: 249 }, false),
+            (Convention::Rolling { window: 251 }, true),
+            (strided(249), false),
+            (strided(251), true),
+            (Convention::LlamaCpp { window: 249 }, false),
         ] {
             assert_eq!(
                 few_windows(&[scope(convention)]).is_ok(),
@@ -253,7 +253,7 @@ mod tests {
                 "{convention}"
             );
         }
-        let halves = [scope(strided(199)); 2];
+        let halves = [scope(strided(499)); 2];
         assert!(few_windows(&halves).is_err(), "all rows together");
     }
 }

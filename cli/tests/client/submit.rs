@@ -65,6 +65,24 @@ async fn datasets_and_methods_have_their_short_forms() {
 }
 
 #[tokio::test]
+async fn how_a_job_is_run_is_said_only_where_it_is_asked() {
+    let job = ["--model=m", "--dataset=d"];
+    let how = ["--priority=-5", "--audit=0.25", "--baseline=measure"];
+    let (bodies, _) = posted(&[job, [how[0], how[1]]].concat(), 1).await;
+    assert_eq!(
+        (&bodies[0]["priority"], &bodies[0]["audit"]),
+        (&json!(-5), &json!(0.25))
+    );
+    assert!(bodies[0].get("baseline").is_none());
+    let (bodies, _) = posted(&[&job[..], &how].concat(), 1).await;
+    assert_eq!(bodies[0]["baseline"], json!("measure"));
+    let (bodies, _) = posted(&job, 1).await;
+    for field in ["priority", "audit", "baseline"] {
+        assert!(bodies[0].get(field).is_none(), "{field}");
+    }
+}
+
+#[tokio::test]
 async fn each_model_gets_a_job_under_a_key_of_its_own() {
     let arguments = [
         "--model=a",
