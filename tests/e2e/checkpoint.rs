@@ -10,18 +10,17 @@ use serde_json::{Map, Value, json};
 use crate::random::Random;
 
 const WEIGHTS: &str = "model.safetensors";
-/// Of the generated model: a micro-batch takes some tenths of a second on a core.
+/// Of the generated model: with six layers a micro-batch takes some tenths of a second on a core.
 const HIDDEN: usize = 384;
 const INTERMEDIATE: usize = 1024;
-const LAYERS: usize = 6;
 const HEADS: usize = 6;
 const KV_HEADS: usize = 2;
 const HEAD_DIM: usize = HIDDEN / HEADS;
 const VOCABULARY: usize = 320;
 
-/// Adds a llama of 10 million random parameters, the same each time, with the tokenizer of
-/// `llama_gqa`.
-pub(crate) fn add_random_llama(roots: &Roots, name: &str) {
+/// Adds a llama of so many layers, of 1.6 million random parameters each, the same each time, with
+/// the tokenizer of `llama_gqa`.
+pub(crate) fn add_random_llama(roots: &Roots, name: &str, layers: usize) {
     let path = roots.add_model("llama_gqa");
     let target = roots.models().join(name);
     fs::rename(path, &target).expect("the model root can be written");
@@ -29,7 +28,7 @@ pub(crate) fn add_random_llama(roots: &Roots, name: &str) {
         for (field, value) in [
             ("hidden_size", HIDDEN),
             ("intermediate_size", INTERMEDIATE),
-            ("num_hidden_layers", LAYERS),
+            ("num_hidden_layers", layers),
             ("num_attention_heads", HEADS),
             ("num_key_value_heads", KV_HEADS),
         ] {
@@ -37,7 +36,7 @@ pub(crate) fn add_random_llama(roots: &Roots, name: &str) {
         }
     });
     let mut random = Random(1);
-    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = shapes()
+    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = shapes(layers)
         .into_iter()
         .map(|(name, shape)| {
             let count = shape.iter().product();
@@ -61,7 +60,7 @@ pub(crate) fn add_random_llama(roots: &Roots, name: &str) {
     serialize_to_file(views, None, &target.join(WEIGHTS)).expect("the model root can be written");
 }
 
-fn shapes() -> Vec<(String, Vec<usize>)> {
+fn shapes(layers: usize) -> Vec<(String, Vec<usize>)> {
     let mut shapes = vec![
         (
             "model.embed_tokens.weight".to_owned(),
@@ -71,7 +70,7 @@ fn shapes() -> Vec<(String, Vec<usize>)> {
         ("lm_head.weight".to_owned(), vec![VOCABULARY, HIDDEN]),
     ];
     let kv = KV_HEADS * HEAD_DIM;
-    for layer in 0..LAYERS {
+    for layer in 0..layers {
         for (name, shape) in [
             ("input_layernorm", vec![HIDDEN]),
             ("post_attention_layernorm", vec![HIDDEN]),

@@ -165,15 +165,16 @@ async fn a_result_after_the_lease_is_late() {
         .await;
     assert_eq!(row.id, before.id);
     scene.service.workers[victim].logs("late").await;
-    // Others come late only where a copy of what they ran was quicker.
+    // The lease ran out, or before it did a copy was quicker: others come late only by that.
     let shards = scene.service.client.shards(id).await;
     let attempts = shards.iter().flat_map(|shard| &shard.attempts);
     let late: Vec<_> = attempts.filter(|attempt| attempt.late).collect();
     let of_victim = |attempt: &AttemptRow| attempt.worker == before.name;
     assert!(late.iter().any(|attempt| of_victim(attempt)), "{late:?}");
     for attempt in late {
-        let expected = if of_victim(attempt) { Lost } else { Superseded };
-        assert_eq!(attempt.outcome, Some(expected), "{attempt:?}");
+        let is_lost = attempt.outcome == Some(Lost) && of_victim(attempt);
+        let was_slower = attempt.outcome == Some(Superseded);
+        assert!(is_lost || was_slower, "{attempt:?}");
     }
     scene.survived(id, 1).await;
 }

@@ -12,6 +12,7 @@ use crate::random::Random;
 use crate::service::Service;
 
 const MODEL: &str = "random";
+const LAYERS: usize = 6;
 const DATASET: &str = "chapters.jsonl";
 
 /// A job of some twenty shards that takes seconds.
@@ -27,7 +28,7 @@ pub(crate) fn job() -> Value {
 /// Roots with what [`job`] names.
 pub(crate) fn roots() -> Roots {
     let roots = Roots::new();
-    add_random_llama(&roots, MODEL);
+    add_random_llama(&roots, MODEL, LAYERS);
     // Long ones and short ones, so that micro-batches are ragged.
     let mut documents: Vec<String> = chapters();
     documents.truncate(6);

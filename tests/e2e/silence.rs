@@ -14,7 +14,7 @@ use crate::service::Service;
 /// What a commit sends while it holds the locks of the job and of the attempt.
 const IN_A_COMMIT: &str = "set outcome = 'committed'";
 /// The others wait for so long at most, on a busy machine; by TCP alone it would be two hours.
-const LONGEST_WAIT: Duration = Duration::from_secs(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(100);
 const WELL: usize = 0;
 const SILENT: usize = 1;
 

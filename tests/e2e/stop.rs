@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use assay_api::{AttemptOutcome, Job, JobState};
+use assay_api::{AttemptOutcome, AttemptRow, Job, JobState, ShardState};
+use assay_testkit::{LIMIT, eventually};
 use reqwest::{Method, StatusCode};
+use sqlx::Connection;
 
 use crate::ledger::counted_once;
 use crate::long_job::{job, moment, roots, sums};
@@ -36,15 +38,45 @@ async fn a_stopped_worker_costs_nothing() {
         (JobState::Running, true)
     );
 
+    // A shard of one micro-batch is counted or not begun. This worker claims several and is slow
+    // with the first; the others it has not begun.
+    service.add_worker_with("cpu:0", &["--fault", "delay=1"]);
+    let mut ledger = service.ledger().await;
+    let claimed: Vec<i32> = eventually("a claim of several shards", LIMIT, async || {
+        let live = "select shard from attempts where outcome is null and shard is not null
+                    order by fence";
+        let shards: Vec<i32> = sqlx::query_scalar(live)
+            .fetch_all(&mut ledger)
+            .await
+            .unwrap();
+        (shards.len() > 1).then_some(shards)
+    })
+    .await;
+    ledger.close().await.unwrap();
+    service.workers[1].stop().await;
+    let shards = service.client.shards(id).await;
+    // The first worker may have given back the same ones.
+    let released = |attempt: &AttemptRow| attempt.outcome == Some(AttemptOutcome::Released);
+    for (place, shard) in claimed.iter().enumerate() {
+        let shard = &shards[usize::try_from(*shard).unwrap()];
+        if place == 0 && shard.state == ShardState::Done {
+            continue;
+        }
+        assert_eq!(shard.state, ShardState::Queued, "{shard:?}");
+        assert!(!shard.attempts.is_empty(), "{shard:?}");
+        assert!(shard.attempts.iter().all(released), "{shard:?}");
+    }
+    assert_eq!(charges(&service).await, 0);
+
     service.add_worker("cpu:1");
     service.client.succeeded(id).await;
-    // All that was in vain was given back: what the first worker had claimed and not begun.
+    // All that was in vain was given back: what the second worker held, and what the first one had
+    // claimed and not begun.
     let in_vain = counted_once(&mut service.ledger().await, id).await;
     let shards = service.client.shards(id).await;
     let attempts = shards.iter().flat_map(|shard| &shard.attempts);
-    let given_back = attempts
-        .filter(|a| a.outcome == Some(AttemptOutcome::Released))
-        .count();
+    let given_back = attempts.filter(|attempt| released(attempt)).count();
+    assert!(given_back > 0);
     assert_eq!(usize::try_from(in_vain), Ok(given_back));
     assert_eq!(charges(&service).await, 0);
     service.finish().await;

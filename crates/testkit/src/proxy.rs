@@ -175,6 +175,7 @@ async fn accept(
 ) {
     while let Ok((near, _)) = listener.accept().await {
         let link = Connection {
+            cuts: state.borrow().cuts,
             state: Arc::clone(&state),
             trap: Arc::clone(&trap),
         };
@@ -184,6 +185,8 @@ async fn accept(
 
 /// One connection through the link.
 struct Connection {
+    /// Of the link when this connection was made.
+    cuts: u64,
     state: Arc<watch::Sender<State>>,
     trap: Arc<Trap>,
 }
@@ -192,8 +195,7 @@ impl Connection {
     /// Carries bytes until either side closes, or the link is cut.
     async fn serve(self, near: TcpStream, upstream: Upstream) {
         let mut state = self.state.subscribe();
-        let now = *state.borrow_and_update();
-        let cut = state.wait_for(|state| state.link == Link::Refused || state.cuts != now.cuts);
+        let cut = state.wait_for(|state| state.link == Link::Refused || state.cuts != self.cuts);
         tokio::select! {
             // A failure of either side closes both, which tells the other.
             _ = self.carry(near, upstream) => {}
@@ -245,10 +247,13 @@ impl Connection {
         }
     }
 
+    /// Waits while the link is silent, and for ever once it was cut: what waited is not delivered,
+    /// and [`Connection::serve`] ends this.
     async fn flowing(&self) {
         let mut state = self.state.subscribe();
+        let flows = |state: &State| state.link == Link::Open && state.cuts == self.cuts;
         // Whoever holds the sender waits here, so it is not gone.
-        let _ = state.wait_for(|state| state.link != Link::Silent).await;
+        let _ = state.wait_for(flows).await;
     }
 }
 
