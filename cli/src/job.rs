@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use assay_api::{BaselineRequest, DatasetRef, DtypeRequest, JobRequest, MethodRequest};
+use assay_api::{BaselineRequest, DatasetRef, DtypeRequest, JobRequest, MethodRequest, Numerics};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
@@ -36,6 +36,9 @@ pub(crate) struct JobArgs {
     /// Dtype of the computation [default: auto]
     #[arg(long, value_enum)]
     dtype: Option<DtypeArg>,
+    /// Whether a device that is slow in this dtype may compute in float32 [default: uniform]
+    #[arg(long, value_enum)]
+    numerics: Option<NumericsArg>,
     /// Keep the NLL of every counted token, for `assay tokens` and `assay archive`
     #[arg(long)]
     token_output: bool,
@@ -78,6 +81,23 @@ impl From<DtypeArg> for DtypeRequest {
             DtypeArg::Auto => Self::Auto,
             DtypeArg::Float32 => Self::Float32,
             DtypeArg::Bfloat16 => Self::Bfloat16,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum NumericsArg {
+    /// All devices compute in the dtype of the job
+    Uniform,
+    /// Where float32 is faster it is used; the result says where, and what that changed
+    Adaptive,
+}
+
+impl From<NumericsArg> for Numerics {
+    fn from(numerics: NumericsArg) -> Self {
+        match numerics {
+            NumericsArg::Uniform => Self::Uniform,
+            NumericsArg::Adaptive => Self::Adaptive,
         }
     }
 }
@@ -135,6 +155,11 @@ impl JobArgs {
             (
                 "dtype",
                 self.dtype.map(|dtype| json!(DtypeRequest::from(dtype))),
+            ),
+            (
+                "numerics",
+                self.numerics
+                    .map(|numerics| json!(Numerics::from(numerics))),
             ),
             ("token_output", self.token_output.then_some(json!(true))),
             ("reuse", self.no_reuse.then_some(json!(false))),

@@ -18,6 +18,7 @@ mod method;
 mod numbers;
 mod output;
 mod plan;
+mod precision;
 mod report;
 mod results;
 mod speed;

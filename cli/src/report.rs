@@ -5,8 +5,8 @@ use assay_api::{DatasetResult, GroupResult, JobResult};
 use crate::method::{describe, label};
 use crate::numbers::{grouped, measure, rate};
 use crate::output::{self, labelled};
-use crate::speed;
 use crate::table::{self, Column, NOTHING};
+use crate::{precision, speed};
 
 const COLUMNS: [Column; 10] = [
     Column::name("model", 0),
@@ -120,13 +120,20 @@ fn facts(results: &[JobResult]) -> Vec<(&'static str, Vec<String>)> {
             "version",
             distinct(results, |result| {
                 let numerics = result.numerics_version;
-                vec![format!("assay {}, numerics {numerics}", result.version)]
+                vec![format!(
+                    "assay {}, numerics_version {numerics}",
+                    result.version
+                )]
             }),
         ),
     ];
     let reused = distinct(results, reused);
     if !reused.is_empty() {
         facts.push(("reused", reused));
+    }
+    let precision = distinct(results, precision::facts);
+    if !precision.is_empty() {
+        facts.push(("precision", precision));
     }
     let split = distinct(results, |result| {
         let shards = match result.split_shards {

@@ -44,6 +44,7 @@ pub(crate) fn result(datasets: Vec<DatasetResult>) -> JobResult {
         tokenizer: None,
         method: OneOrMany::One(Method::rolling(2048)),
         dtype: Dtype::Float32,
+        precision: None,
         device_kinds: vec![
             "cpu/AuthenticAMD-AVX512-avx512_bf16/threads-1/libtorch-2.11.0/assay-0.1.0".to_owned(),
         ],
@@ -103,7 +104,7 @@ model    tiny.gguf (llama, 134,515,008 parameters), computed in float32
 method   rolling, window 2048
 device   cpu/AuthenticAMD-AVX512-avx512_bf16/threads-1/libtorch-2.11.0/
          assay-0.1.0
-version  assay 0.1.0, numerics 1
+version  assay 0.1.0, numerics_version 1
 note     standard errors are those of the mean NLL, in nats per token
 warning: one document: 50 spans are the clusters"
     );

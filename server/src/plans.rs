@@ -76,15 +76,12 @@ pub(crate) fn compare(
         linear_flops_per_token: architecture.linear_flops_per_token(),
         attention_flops_per_pair: architecture.attention_flops_per_pair(),
     };
-    let constants = PlanConstants::default();
-    let refused = |error| refused(error, job);
-    let flops_per_token = {
-        let plans = assay_scoring::plan(&scopes, &cost, &constants).map_err(refused)?;
-        let shards = plans.iter().flat_map(|plan| &plan.shards);
-        let flops: f64 = shards.map(|shard| shard.flops).sum();
-        let tokens: u64 = plans.iter().map(|plan| plan.scored_tokens).sum();
-        flops / tokens as f64
-    };
+    let plans = assay_scoring::plan(&scopes, &cost, &PlanConstants::default());
+    let plans = plans.map_err(|error| refused(error, job))?;
+    let shards = plans.iter().flat_map(|plan| &plan.shards);
+    let flops: f64 = shards.map(|shard| shard.flops).sum();
+    let tokens: u64 = plans.iter().map(|plan| plan.scored_tokens).sum();
+    let flops_per_token = flops / tokens as f64;
     host.go_on()?;
     let devices: Vec<f64> = request
         .devices
@@ -94,8 +91,7 @@ pub(crate) fn compare(
             std::iter::repeat_n(flops_per_second, device.count as usize)
         })
         .collect();
-    let compared = assay_scoring::compare(&scopes, &cost, &constants, &devices, request.seed)
-        .map_err(refused)?;
+    let compared = assay_scoring::compare(&scopes, &plans, &cost, &devices, request.seed);
     Ok(answer(compared, documents))
 }
 

@@ -140,9 +140,19 @@ async fn nothing_arrives_for_longer_than_the_lease() {
 
 #[tokio::test]
 async fn a_worker_with_a_hung_device_starts_anew() {
+    starts_anew(3).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_hangs_as_it_loads_starts_anew() {
+    starts_anew(0).await;
+}
+
+/// A device hangs in this micro-batch, or before the first.
+async fn starts_anew(micro_batch: u64) {
     let mut scene = Scene::new().await;
     let marker = scene.service.roots.state().join("hung");
-    let hang = format!("hang=3:{}", marker.display());
+    let hang = format!("hang={micro_batch}:{}", marker.display());
     let settings = ["--fault", &hang, "--device-patience", "2"];
     scene.service.add_worker_with("cpu:1", &settings);
     let first = scene.service.row_of(ILL).await;

@@ -20,6 +20,7 @@ mod kills;
 mod ledger;
 mod long_job;
 mod moby_dick;
+mod numerics;
 mod parity;
 mod random;
 mod reference;

@@ -136,9 +136,18 @@ async fn a_result_that_comes_too_late_is_dropped() {
     scene.ledger.store.cancel_job(job).await.unwrap();
     let (fence, shard) = &claimed[0];
     scene.send(*fence, shard, |_| ()).await;
-    let (ended, _, leases) = scene.end().await;
+    let (ended, ledger, leases) = scene.end().await;
     ended.unwrap();
     assert_eq!(leases.to_renew(), []);
+    let shards = ledger.store.shards(job, 0, 100).await.unwrap();
+    let late: Vec<i64> = shards
+        .iter()
+        .flat_map(|shard| &shard.attempts)
+        .filter(|attempt| attempt.late)
+        .map(|attempt| attempt.fence)
+        .collect();
+    assert_eq!(late, [*fence]);
+    assert_eq!(ledger.state(job).await.progress.scored_tokens, 0);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::faults::Faults;
+use crate::precision::FastDtypes;
 
 /// The form of the log on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,10 +49,16 @@ pub struct Config {
     /// Seconds after which work of a silent worker is given to others.
     #[arg(long, env = "ASSAY_LEASE_SECONDS", default_value = "15", value_parser = seconds)]
     pub lease: Duration,
-    /// Seconds without a finished micro-batch after which a device counts as hung, at least; it is
-    /// ten times the predicted time where that is longer. The worker then starts itself anew.
+    /// Seconds without a finished micro-batch, or a loaded model, after which a device counts as
+    /// hung, at least; it is ten times the predicted time where that is longer. The worker then
+    /// starts itself anew.
     #[arg(long, env = "ASSAY_DEVICE_PATIENCE_SECONDS", default_value = "300", value_parser = seconds)]
     pub device_patience: Duration,
+    /// Dtypes that the devices are fast in, separated by commas: float32, bfloat16. A job with
+    /// adaptive numerics is computed in float32 where its dtype is not among them. By default
+    /// bfloat16 is fast where it takes less time than float32, which is measured.
+    #[arg(long, env = "ASSAY_FAST_DTYPES", value_name = "DTYPES")]
+    pub fast_dtypes: Option<FastDtypes>,
     /// Misbehave, for tests of the service.
     #[arg(long, env = "ASSAY_FAULT", hide = true)]
     pub fault: Option<Faults>,
@@ -73,6 +80,7 @@ impl fmt::Debug for Config {
             .field("heartbeat", &self.heartbeat)
             .field("lease", &self.lease)
             .field("device_patience", &self.device_patience)
+            .field("fast_dtypes", &self.fast_dtypes)
             .field("fault", &self.fault)
             .field("log", &self.log)
             .finish_non_exhaustive()

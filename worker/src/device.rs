@@ -6,18 +6,24 @@ use std::time::Instant;
 
 use assay_api::Dtype;
 use assay_decoder::{Decoder, weight_bytes};
-use assay_store::ShardOutcome;
+use assay_store::{Compared, ShardOutcome};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::budget::Budget;
 use crate::devices::DeviceSpec;
 use crate::failure::Failure;
 use crate::faults::Faults;
+use crate::precision::{FastDtypes, Precision};
+use crate::rate::duration;
 use crate::shard::{Interrupted, ShardWork, run_shard};
+
+/// Bytes of weights a second that loading is expected to take in. Reading them from a busy network
+/// disk may be slower; a device is hung only at a tenth of it, and after the patience.
+const LOAD_RATE: f64 = 2e8;
 
 /// The answer to a shard.
 pub(crate) struct Ran {
-    /// Seconds in which the model was loaded.
+    /// Seconds in which the model was loaded, and a part of a shard scored in the job's dtype.
     pub(crate) load_seconds: f64,
     /// What came out.
     pub(crate) result: Result<ShardOutcome, Interrupted>,
@@ -42,6 +48,7 @@ impl Device {
     pub(crate) async fn start(
         spec: DeviceSpec,
         budget: Budget,
+        fast: Option<FastDtypes>,
         faults: Arc<Faults>,
     ) -> anyhow::Result<Self> {
         let (commands, inbox) = mpsc::channel(1);
@@ -54,7 +61,14 @@ impl Device {
                 // The receiver waits for exactly this; without it the worker is gone.
                 let _ = ready.send(prepared);
                 if usable {
-                    serve(&spec, budget, &faults, inbox);
+                    let computer = Computer {
+                        precision: Precision::new(tch_device(&spec), fast),
+                        spec,
+                        budget,
+                        faults,
+                        loaded: None,
+                    };
+                    computer.serve(inbox);
                 }
             })?;
         started.await??;
@@ -98,69 +112,144 @@ struct Loaded {
     decoder: Decoder,
 }
 
-fn serve(spec: &DeviceSpec, budget: Budget, faults: &Faults, mut inbox: mpsc::Receiver<Command>) {
-    let mut loaded: Option<Loaded> = None;
-    while let Some(Command { work, answer }) = inbox.blocking_recv() {
-        let ran = run(spec, budget, faults, &mut loaded, &work);
-        let is_lasting = matches!(
-            &ran.result,
-            Err(Interrupted::Failed { failure, .. }) if failure.is_lasting()
-        );
-        if is_lasting {
-            // Before the answer, so that nothing more is sent: the worker ends with its device,
-            // and whoever supervises it starts a fresh process.
-            tracing::error!(device = %spec, "nothing more can be computed in this process");
-            inbox.close();
+/// What the thread of a device owns.
+struct Computer {
+    spec: DeviceSpec,
+    budget: Budget,
+    faults: Arc<Faults>,
+    precision: Precision,
+    loaded: Option<Loaded>,
+}
+
+impl Computer {
+    fn serve(mut self, mut inbox: mpsc::Receiver<Command>) {
+        while let Some(Command { work, answer }) = inbox.blocking_recv() {
+            let ran = self.run(&work);
+            let is_lasting = matches!(
+                &ran.result,
+                Err(Interrupted::Failed { failure, .. }) if failure.is_lasting()
+            );
+            if is_lasting {
+                // Before the answer, so that nothing more is sent: the worker ends with its device,
+                // and whoever supervises it starts a fresh process.
+                tracing::error!(device = %self.spec, "nothing more can be computed in this process");
+                inbox.close();
+            }
+            // Nobody waits any more when the worker is stopping.
+            let _ = answer.send(ran);
         }
-        // Nobody waits any more when the worker is stopping.
-        let _ = answer.send(ran);
     }
-}
 
-fn run(
-    spec: &DeviceSpec,
-    budget: Budget,
-    faults: &Faults,
-    loaded: &mut Option<Loaded>,
-    work: &ShardWork,
-) -> Ran {
-    let started = Instant::now();
-    let decoder = load(spec, budget, loaded, work).map_err(Interrupted::before);
-    let load_seconds = started.elapsed().as_secs_f64();
-    let result =
-        decoder.and_then(|decoder| run_shard(decoder, work, budget.of_micro_batch(), faults));
-    Ran {
-        load_seconds,
-        result,
+    fn run(&mut self, work: &ShardWork) -> Ran {
+        let started = Instant::now();
+        let prepared = self.prepare(work);
+        let load_seconds = started.elapsed().as_secs_f64();
+        let result = prepared.and_then(|(dtype, reference)| self.compute(work, dtype, reference));
+        Ran {
+            load_seconds,
+            result,
+        }
     }
-}
 
-/// The decoder for this work: the one held, or loaded now.
-fn load<'a>(
-    spec: &DeviceSpec,
-    budget: Budget,
-    loaded: &'a mut Option<Loaded>,
-    work: &ShardWork,
-) -> Result<&'a Decoder, Failure> {
-    let job = &work.job;
-    let is_of_job = |held: &Loaded| held.digest == job.digest && held.dtype == job.dtype;
-    let held = match loaded.take() {
-        Some(held) if is_of_job(&held) => held,
-        other => {
-            // Before the next one is loaded: both may not fit.
-            drop(other);
-            let (digest, dtype) = (job.digest.clone(), job.dtype);
-            budget.check_weights(weight_bytes(&job.checkpoint, dtype))?;
-            tracing::info!(device = %spec, digest, dtype = dtype.as_str(), "loading");
-            let decoder = Decoder::load(&job.checkpoint, dtype, tch_device(spec))?;
-            // Loading takes a while, and the digest was taken before it.
-            job.checkpoint.check_unwritten()?;
-            Loaded {
-                digest,
-                dtype,
-                decoder,
+    /// Loads the model in the dtype that the device computes the job in. If that is not the job's,
+    /// the beginning of the first shard is scored in the job's before; answers its NLLs.
+    fn prepare(&mut self, work: &ShardWork) -> Result<(Dtype, Option<Vec<f64>>), Interrupted> {
+        let job = &work.job;
+        let dtype = self.precision.dtype(job);
+        let mut reference = None;
+        if dtype != job.dtype && self.precision.compares(job.id) {
+            reference = self.reference(work);
+        }
+        self.load(work, dtype).map_err(Interrupted::before)?;
+        Ok((dtype, reference))
+    }
+
+    /// The NLLs of the first micro-batch in the job's dtype, in which the device is slow. None if
+    /// it cannot compute in it: the shard itself does not depend on it.
+    fn reference(&mut self, work: &ShardWork) -> Option<Vec<f64>> {
+        let beginning = ShardWork {
+            shard: Arc::new(work.shard.beginning()),
+            // What is known of the device's speed is not of this dtype.
+            rate: None,
+            ..work.clone()
+        };
+        let mut nlls = Vec::new();
+        match self.score(&beginning, work.job.dtype, Some(&mut nlls)) {
+            Ok(_) => Some(nlls),
+            Err(interrupted) => {
+                tracing::warn!(device = %self.spec, %interrupted, "not compared with the job's dtype");
+                None
             }
         }
-    };
-    Ok(&loaded.insert(held).decoder)
+    }
+
+    fn compute(
+        &mut self,
+        work: &ShardWork,
+        dtype: Dtype,
+        reference: Option<Vec<f64>>,
+    ) -> Result<ShardOutcome, Interrupted> {
+        let Some(reference) = reference else {
+            let mut outcome = self.score(work, dtype, None)?;
+            outcome.dtype = (dtype != work.job.dtype).then_some(dtype);
+            return Ok(outcome);
+        };
+        let mut nlls = Vec::with_capacity(reference.len());
+        let mut outcome = self.score(work, dtype, Some(&mut nlls))?;
+        outcome.dtype = Some(dtype);
+        outcome.compared = Some(compare(&nlls, &reference));
+        Ok(outcome)
+    }
+
+    fn score(
+        &mut self,
+        work: &ShardWork,
+        dtype: Dtype,
+        nlls: Option<&mut Vec<f64>>,
+    ) -> Result<ShardOutcome, Interrupted> {
+        let faults = Arc::clone(&self.faults);
+        let budget = self.budget;
+        let decoder = self.load(work, dtype).map_err(Interrupted::before)?;
+        run_shard(decoder, work, budget.of_micro_batch(), &faults, nlls)
+    }
+
+    /// The decoder for this work: the one held, or loaded now.
+    fn load(&mut self, work: &ShardWork, dtype: Dtype) -> Result<&Decoder, Failure> {
+        let job = &work.job;
+        let is_of_job = |held: &Loaded| held.digest == job.digest && held.dtype == dtype;
+        let held = match self.loaded.take() {
+            Some(held) if is_of_job(&held) => held,
+            other => {
+                // Before the next one is loaded: both may not fit.
+                drop(other);
+                let digest = job.digest.clone();
+                let bytes = weight_bytes(&job.checkpoint, dtype);
+                self.budget.check_weights(bytes)?;
+                // The files may hold more, or fewer, bytes for a weight.
+                let longest = duration(2.0 * bytes as f64, LOAD_RATE);
+                work.lease.advance(longest, None);
+                self.faults.before_load();
+                tracing::info!(device = %self.spec, digest, dtype = dtype.as_str(), "loading");
+                let decoder = Decoder::load(&job.checkpoint, dtype, tch_device(&self.spec))?;
+                // Loading takes a while, and the digest was taken before it.
+                job.checkpoint.check_unwritten()?;
+                Loaded {
+                    digest,
+                    dtype,
+                    decoder,
+                }
+            }
+        };
+        Ok(&self.loaded.insert(held).decoder)
+    }
+}
+
+/// How far the NLLs are above those in the job's dtype, of which there may be fewer.
+fn compare(nlls: &[f64], reference: &[f64]) -> Compared {
+    let differences = nlls.iter().zip(reference).map(|(own, of_job)| own - of_job);
+    differences.fold(Compared::default(), |sum, difference| Compared {
+        tokens: sum.tokens + 1,
+        difference: sum.difference + difference,
+        squares: sum.squares + difference * difference,
+    })
 }

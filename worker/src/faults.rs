@@ -22,7 +22,8 @@ pub struct Faults {
     off_by_one: bool,
     /// Fails each micro-batch.
     fail: bool,
-    /// Blocks for ever in this micro-batch of the process, unless the file exists; it is made.
+    /// Blocks for ever in this micro-batch of the process (0: as it loads a model), unless the file
+    /// exists; it is made.
     hang: Option<(u64, PathBuf)>,
     micro_batches: AtomicU64,
 }
@@ -41,6 +42,13 @@ impl Clone for Faults {
 }
 
 impl Faults {
+    /// Says that it will misbehave, if so.
+    pub(crate) fn warn(&self) {
+        if !self.list.is_empty() {
+            tracing::warn!(faults = %self, "MISBEHAVING, as --fault asks for: its results may be wrong");
+        }
+    }
+
     /// Misbehaves before a micro-batch.
     ///
     /// # Errors
@@ -50,6 +58,19 @@ impl Faults {
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
+        self.hang_at(number);
+        if self.fail {
+            return Err(Failure::error(ErrorCode::ComputeFailed, "--fault fail"));
+        }
+        Ok(())
+    }
+
+    /// Misbehaves before a model is loaded.
+    pub(crate) fn before_load(&self) {
+        self.hang_at(0);
+    }
+
+    fn hang_at(&self, number: u64) {
         if let Some((wanted, marker)) = &self.hang
             && *wanted == number
             && std::fs::File::create_new(marker).is_ok()
@@ -58,10 +79,6 @@ impl Faults {
                 std::thread::park();
             }
         }
-        if self.fail {
-            return Err(Failure::error(ErrorCode::ComputeFailed, "--fault fail"));
-        }
-        Ok(())
     }
 
     /// Misbehaves at the end of a shard.

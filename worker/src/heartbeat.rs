@@ -60,7 +60,11 @@ impl Heartbeat {
             .build()?;
         thread::Builder::new()
             .name("heartbeat".to_owned())
-            .spawn(move || runtime.block_on(self.beat(&leases, &stop)))
+            .spawn(move || {
+                // Without renewals nothing that is computed counts: a panic stops the worker.
+                let _stopping = self.stopping.clone().drop_guard();
+                runtime.block_on(self.beat(&leases, &stop));
+            })
     }
 
     /// The worker as the ledger registers it.
@@ -78,10 +82,17 @@ impl Heartbeat {
         let mut renewed_at = Instant::now();
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut last_beat = Instant::now();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
+            }
+            // Whatever the database does, a beat takes less than this, unless the process was
+            // stopped (SIGSTOP, a laptop that slept): then its devices stood still with it.
+            let gap = std::mem::replace(&mut last_beat, Instant::now()).elapsed();
+            if gap > self.lease + 2 * self.interval {
+                leases.put_off(gap);
             }
             // An answer that takes longer than the lease is no answer.
             let renewal = self.renew(&mut memory, leases);
@@ -98,8 +109,7 @@ impl Heartbeat {
                 }
             }
             if let Some(fence) = leases.lapsed(self.lease) {
-                self.prepare_restart(memory.store.as_ref(), leases, fence)
-                    .await;
+                self.prepare_restart(&mut memory, leases, fence).await;
                 return;
             }
         }
@@ -107,19 +117,19 @@ impl Heartbeat {
 
     /// A device is hung, and its attempt has lapsed. The others end what they run, what they have
     /// computed is counted and the rest given back, within the time of a lease.
-    async fn prepare_restart(&self, store: Option<&Store>, leases: &Leases, fence: i64) {
+    async fn prepare_restart(&self, memory: &mut Memory, leases: &Leases, fence: i64) {
         let what = format!(
-            "a device has not ended a micro-batch for long (attempt {fence}); the process starts \
-             itself anew"
+            "a device has not advanced for long (attempt {fence}); the process starts itself anew"
         );
         tracing::error!(fence, "{what}");
         self.restart.decided.cancel();
         self.stopping.cancel();
         leases.abandon_hung();
         // The committer may wait for the database for longer.
-        let _ = tokio::time::timeout(self.lease, leases.only_hung()).await;
-        if let Some(store) = store {
-            let told = self.tell_restart(store, leases, &what);
+        let waiting = self.renew_until_only_hung(memory, leases);
+        let _ = tokio::time::timeout(self.lease, waiting).await;
+        if let Some(store) = memory.store.clone() {
+            let told = self.tell_restart(&store, leases, &what);
             match tokio::time::timeout(self.lease, told).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "the ledger does not know of the restart"),
@@ -127,6 +137,20 @@ impl Heartbeat {
             }
         }
         self.restart.prepared.cancel();
+    }
+
+    /// Keeps what the other devices still run, so that it can be counted or given back.
+    async fn renew_until_only_hung(&self, memory: &mut Memory, leases: &Leases) {
+        let mut only_hung = std::pin::pin!(leases.only_hung());
+        let mut ticks = tokio::time::interval(self.interval);
+        loop {
+            tokio::select! {
+                () = &mut only_hung => return,
+                _ = ticks.tick() => {}
+            }
+            // One that fails is tried again, as long as there is time.
+            let _ = tokio::time::timeout(self.interval, self.renew(memory, leases)).await;
+        }
     }
 
     async fn tell_restart(

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// A device that has not ended a micro-batch for this many times its predicted time is hung, but
-/// not within the patience of the settings.
+/// A device that has not ended a micro-batch, or loaded a model, for this many times its predicted
+/// time is hung, but not within the patience of the settings.
 const PATIENCE_FACTOR: u32 = 10;
 
 /// One attempt held by this worker.
@@ -19,8 +19,8 @@ pub(crate) struct Lease {
     stop: CancellationToken,
     abandoned: CancellationToken,
     patience: Duration,
-    /// When the device must have advanced. None while no device works on it: reading datasets and
-    /// loading a model take as long as the disk takes.
+    /// When the device must have advanced. None while no device works on it: reading datasets
+    /// takes as long as the disk takes.
     deadline: Mutex<Option<Instant>>,
     /// When the shard should end.
     expected: Mutex<Option<Instant>>,
@@ -54,12 +54,10 @@ impl Lease {
         self.abandoned.cancelled().await;
     }
 
-    /// The device starts a micro-batch that should take `predicted`, and should have done the
-    /// whole shard after `left`; nothing is known if they are none.
-    pub(crate) fn advance(&self, predicted: Option<Duration>, left: Option<Duration>) {
-        let longest = predicted
-            .unwrap_or_default()
-            .saturating_mul(PATIENCE_FACTOR);
+    /// The device starts a micro-batch, or loads a model, which should take `predicted`, and should
+    /// have done the whole shard after `left`, if that is known.
+    pub(crate) fn advance(&self, predicted: Duration, left: Option<Duration>) {
+        let longest = predicted.saturating_mul(PATIENCE_FACTOR);
         // None if it lies beyond what the clock can tell: then the device is never hung.
         *lock(&self.deadline) = Instant::now().checked_add(self.patience.max(longest));
         if let Some(left) = left {
@@ -156,6 +154,14 @@ impl Leases {
         Some(lapsed.fence)
     }
 
+    /// Gives all devices so much more time, in which the whole process stood still.
+    pub(crate) fn put_off(&self, by: Duration) {
+        for lease in lock(&self.held).values() {
+            let mut deadline = lock(&lease.deadline);
+            *deadline = deadline.and_then(|deadline| deadline.checked_add(by));
+        }
+    }
+
     /// Lets those who wait for hung devices wait no longer.
     pub(crate) fn abandon_hung(&self) {
         let now = Instant::now();
@@ -246,10 +252,10 @@ mod tests {
             !lease.is_hung(Instant::now() + 10 * PATIENCE),
             "no device works on it yet"
         );
-        lease.advance(Some(Duration::from_mins(1)), None);
+        lease.advance(Duration::from_mins(1), None);
         assert!(!lease.is_hung(Instant::now() + Duration::from_secs(599)));
         assert!(lease.is_hung(Instant::now() + Duration::from_secs(601)));
-        lease.advance(None, None);
+        lease.advance(Duration::ZERO, None);
         assert!(lease.is_hung(Instant::now() + PATIENCE + Duration::from_secs(1)));
         lease.leave_device();
         assert!(
@@ -262,10 +268,7 @@ mod tests {
     fn what_is_expected_is_told_with_the_renewal() {
         let leases = Leases::new(PATIENCE);
         let (known, _unknown) = (leases.hold(1), leases.hold(2));
-        known.advance(
-            Some(Duration::from_secs(1)),
-            Some(Duration::from_secs(1000)),
-        );
+        known.advance(Duration::from_secs(1), Some(Duration::from_secs(1000)));
         match leases.to_renew()[..] {
             [(1, Some(seconds)), (2, None)] => assert!((900.0..=1000.0).contains(&seconds)),
             ref other => panic!("{other:?}"),
@@ -277,7 +280,7 @@ mod tests {
         let leases = Leases::new(Duration::ZERO);
         let (hung, other) = (leases.hold(1), leases.hold(2));
         assert_eq!(leases.lapsed(Duration::ZERO), None);
-        hung.advance(None, None);
+        hung.advance(Duration::ZERO, None);
         while leases.lapsed(Duration::ZERO).is_none() {
             tokio::task::yield_now().await;
         }
@@ -294,7 +297,20 @@ mod tests {
             let leases = leases.clone();
             async move { leases.only_hung().await }
         });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
         leases.drop_lease(&other);
         waiting.await.unwrap();
+    }
+
+    #[test]
+    fn a_process_that_stood_still_has_no_hung_device() {
+        let leases = Leases::new(PATIENCE);
+        let (working, waiting) = (leases.hold(1), leases.hold(2));
+        working.advance(Duration::ZERO, None);
+        leases.put_off(2 * PATIENCE);
+        assert!(!working.is_hung(Instant::now() + 2 * PATIENCE));
+        assert!(working.is_hung(Instant::now() + 4 * PATIENCE));
+        assert!(!waiting.is_hung(Instant::now() + 4 * PATIENCE));
     }
 }

@@ -22,6 +22,7 @@ mod ledger;
 #[path = "../../crates/store/tests/ledger/support.rs"]
 mod ledger_support;
 mod planner;
+mod precision;
 mod rate;
 mod resources;
 mod restart;
@@ -35,4 +36,5 @@ mod split;
 pub use config::Config;
 pub use doctor::doctor;
 pub use faults::Faults;
+pub use precision::FastDtypes;
 pub use run::{RunError, run};

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use assay_api::{ErrorCode, ModelFacts, TokenizerFacts};
+use assay_api::{Dtype, ErrorCode, ModelFacts, Numerics, TokenizerFacts};
 use assay_checkpoint::Checkpoint;
 use assay_data::{RowScope, prefix};
 use assay_scoring::{CostModel, DocumentFacts, NUMERICS_VERSION, PlanConstants, PlanError, plan};
@@ -73,7 +73,11 @@ pub(crate) fn plan_job(host: &Host, claim: &PlanClaim) -> Result<NewPlan, Failur
             "{}/{}/{}/{}",
             architecture.family.name(),
             checkpoint.parameters(),
-            claim.dtype.as_str(),
+            match (claim.numerics, claim.dtype) {
+                // Not every device computes in it.
+                (Numerics::Adaptive, Dtype::Bfloat16) => "adaptive-bfloat16",
+                (_, dtype) => dtype.as_str(),
+            },
             longest.unwrap_or_default()
         )),
         model: ModelFacts {

@@ -43,9 +43,9 @@ impl Rate {
     }
 }
 
-/// The time that `flops` take at `rate`.
-pub(crate) fn duration(flops: f64, rate: f64) -> Duration {
-    Duration::try_from_secs_f64(flops / rate).unwrap_or(Duration::MAX)
+/// The time that an amount of work takes at so much of it a second.
+pub(crate) fn duration(amount: f64, rate: f64) -> Duration {
+    Duration::try_from_secs_f64(amount / rate).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

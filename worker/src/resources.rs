@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assay_api::{DatasetFormat, DatasetRef, Dtype, ErrorCode, JobId, Method};
+use assay_api::{DatasetFormat, DatasetRef, Dtype, ErrorCode, JobId, Method, Numerics};
 use assay_checkpoint::{ChatTemplate, Checkpoint, DigestCache, TextTokenizer};
 use assay_data::{Reading, Root, Source, TokenStore, Uploads, tokenize};
 use assay_scoring::ClusterLayout;
@@ -134,12 +134,16 @@ impl Reader {
 /// A planned job, opened on this host and found to be the one that was planned.
 #[derive(Debug)]
 pub(crate) struct JobResources {
+    /// The job.
+    pub(crate) id: JobId,
     /// The checkpoint.
     pub(crate) checkpoint: Checkpoint,
     /// Its digest.
     pub(crate) digest: String,
     /// The dtype of the computation.
     pub(crate) dtype: Dtype,
+    /// Whether a device may compute in another one.
+    pub(crate) numerics: Numerics,
     /// Whether the NLL of every token is asked for.
     pub(crate) token_output: bool,
     /// Names what a device's rate depends on; empty in jobs of older versions.
@@ -160,7 +164,7 @@ pub(crate) struct RunnableRow {
 }
 
 impl JobResources {
-    fn open(host: &Host, context: RunContext) -> Result<Self, Failure> {
+    fn open(host: &Host, id: JobId, context: RunContext) -> Result<Self, Failure> {
         let plan = &context.plan;
         let (checkpoint, digest) = host.checkpoint(&plan.model.path)?;
         if digest != plan.model.digest {
@@ -179,9 +183,11 @@ impl JobResources {
             .map(|dataset| open_row(host, dataset, &reader, context.token_output))
             .collect::<Result<_, Failure>>()?;
         Ok(Self {
+            id,
             checkpoint,
             digest,
             dtype: context.dtype,
+            numerics: context.numerics,
             token_output: context.token_output,
             rate_key: context.rate_key.unwrap_or_default(),
             rows,
@@ -278,7 +284,7 @@ impl ResourceCache {
             .map_err(|error| Failure::error(ErrorCode::Internal, error.to_string()))?
             .ok_or_else(|| Failure::error(ErrorCode::Internal, "the job has no plan"))?;
         let host = self.host.clone();
-        tokio::task::spawn_blocking(move || JobResources::open(&host, context).map(Arc::new))
+        tokio::task::spawn_blocking(move || JobResources::open(&host, job, context).map(Arc::new))
             .await
             .map_err(|error| Failure::error(ErrorCode::Internal, error.to_string()))?
     }

@@ -160,9 +160,7 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
         stopping: stopping.clone(),
     };
     let faults = Arc::new(config.fault.clone().unwrap_or_default());
-    if let Some(faults) = &config.fault {
-        tracing::warn!(%faults, "MISBEHAVING, as --fault asks for: its results may be wrong");
-    }
+    faults.warn();
     // The heartbeat goes on while claims are given back.
     let ended = CancellationToken::new();
     let beating = heartbeat.start(leases.clone(), ended.clone())?;
@@ -177,11 +175,12 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
     tasks.spawn(async { Ok(committer.serve(ready).await?) });
     for (spec, status) in specs.iter().zip(statuses) {
         let budget = Budget::of(spec, &specs, config.memory_budget);
+        let fast = config.fast_dtypes.clone();
         let slot = Slot {
             name: status.name,
             kind: status.kind,
             lease: config.lease,
-            device: Device::start(spec.clone(), budget, Arc::clone(&faults)).await?,
+            device: Device::start(spec.clone(), budget, fast, Arc::clone(&faults)).await?,
             rate: Rate::default(),
             ledger: ledger.clone(),
             resources: Arc::clone(&resources),
@@ -212,15 +211,13 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
         });
     }
     // A database that did not answer until now is not waited for once more.
-    let stopped = if result.as_ref().is_err_and(is_database_away) {
-        Ok(())
-    } else {
-        retry(&stopping, || store.stop_worker(worker)).await
-    };
-    ended.cancel();
-    if beating.join().is_err() {
-        tracing::error!("the heartbeat thread panicked");
+    let is_away = result.as_ref().is_err_and(is_database_away);
+    let mut stopped = Ok(());
+    if !is_away {
+        stopped = retry(&stopping, || store.stop_worker(worker)).await;
     }
+    ended.cancel();
+    anyhow::ensure!(beating.join().is_ok(), "the heartbeat thread panicked");
     result?;
     stopped?;
     tracing::info!("stopped");

@@ -15,6 +15,10 @@ use crate::rate::duration;
 use crate::resources::{JobResources, RunnableRow};
 use crate::split::{deepest, fitting, parts};
 
+/// Operations per second of a device whose rate is not known, as far as its being hung goes: a
+/// device is at a tenth of that. Ten cores that emulate a dtype are at about that.
+const UNKNOWN_RATE: f64 = 1e11;
+
 /// A shard with all that a device needs to run it.
 #[derive(Clone)]
 pub(crate) struct ShardWork {
@@ -47,6 +51,19 @@ pub(crate) enum Interrupted {
     },
 }
 
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Failed {
+                failure: Failure::Error { detail, .. },
+                ..
+            } => f.write_str(detail),
+            Self::Failed { .. } => f.write_str("stopped"),
+            Self::TooLarge { .. } => f.write_str("not enough memory"),
+        }
+    }
+}
+
 impl Interrupted {
     /// A failure before anything was scored.
     pub(crate) fn before(failure: Failure) -> Self {
@@ -59,7 +76,7 @@ impl Interrupted {
 
 /// Scores the micro-batches of a shard, or their parts, one after the other and adds up exact
 /// sums. In between it looks whether to stop. `budget` is the memory that one part may take, in
-/// bytes.
+/// bytes; the NLL of each counted token is added to `nlls`, if given, in the order of the spans.
 ///
 /// # Errors
 /// The decoder fails, a token's NLL is not a finite number, the lease was stopped, or the shard
@@ -69,6 +86,7 @@ pub(crate) fn run_shard(
     work: &ShardWork,
     budget: Option<u64>,
     faults: &Faults,
+    nlls: Option<&mut Vec<f64>>,
 ) -> Result<ShardOutcome, Interrupted> {
     let shard = &work.shard;
     let row = usize::try_from(shard.dataset).ok();
@@ -82,6 +100,7 @@ pub(crate) fn run_shard(
         row,
         sums: ShardSums::default(),
         spans: work.job.token_output.then(Vec::new),
+        nlls,
     };
     let started = Instant::now();
     let all = shard.micro_batches.iter();
@@ -94,8 +113,9 @@ pub(crate) fn run_shard(
             return Err(run.failed(Failure::Stopped));
         }
         let left = (all.len() - index) as f64;
-        let predicted = |parts: f64| work.rate.map(|rate| duration(parts * part_flops, rate));
-        work.lease.advance(predicted(1.0), predicted(left));
+        let longest = duration(part_flops, work.rate.unwrap_or(UNKNOWN_RATE));
+        let left = work.rate.map(|rate| duration(left * part_flops, rate));
+        work.lease.advance(longest, left);
         faults
             .before_micro_batch()
             .map_err(|failure| run.failed(failure))?;
@@ -120,6 +140,8 @@ pub(crate) fn run_shard(
         tokens: run.spans.unwrap_or_default(),
         split_depth: work.depth,
         // Known to others.
+        dtype: None,
+        compared: None,
         claim_seconds: 0.0,
         load_seconds: 0.0,
         commit_seconds: 0.0,
@@ -163,6 +185,8 @@ struct Run<'a> {
     sums: ShardSums,
     /// The NLL of each token, if asked for.
     spans: Option<Vec<TokenSpan>>,
+    /// The same as plain numbers, for a comparison.
+    nlls: Option<&'a mut Vec<f64>>,
 }
 
 impl Run<'_> {
@@ -181,6 +205,9 @@ impl Run<'_> {
         let nlls = decoder.score(&sequences)?;
         for (window, nlls) in windows.iter().zip(&nlls) {
             self.add(window, nlls)?;
+            if let Some(all) = &mut self.nlls {
+                all.extend(nlls);
+            }
         }
         Ok(())
     }

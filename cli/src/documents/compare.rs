@@ -244,6 +244,12 @@ fn comparable(
             before.dtype.as_str()
         ));
     }
+    if now.precision.is_some() || before.precision.is_some() {
+        warnings.push(
+            "computed with adaptive numerics: see `precision` in the results for what that changes"
+                .to_owned(),
+        );
+    }
     let digest = |result: &JobResult| result.tokenizer.as_ref().map(|facts| facts.digest.clone());
     if digest(now) != digest(before) {
         warnings.push("the tokenizers differ, though they count the same tokens here".to_owned());

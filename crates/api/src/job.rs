@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     BaselineRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode, JobId, Method, MethodRequest,
-    OneOrMany,
+    Numerics, OneOrMany,
 };
 
 /// The body of `POST /jobs`.
@@ -32,6 +32,9 @@ pub struct JobRequest {
     /// The dtype of the computation.
     #[serde(default)]
     pub dtype: DtypeRequest,
+    /// Whether a device that is slow in this dtype may compute in float32.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub numerics: Numerics,
     /// Free labels of the caller.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
@@ -49,7 +52,7 @@ pub struct JobRequest {
     #[serde(default, skip_serializing_if = "is_default")]
     #[schema(minimum = -100, maximum = 100)]
     pub priority: i32,
-    /// The share of the shards, 0 to 1, that another worker computes again. Where two workers
+    /// The share of the shards, 0 to 1 and rounded up, that another worker computes again. Where two workers
     /// disagree a third one decides; the worker that is found wrong computes nothing more, and
     /// its shards of the job are computed again.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -134,6 +137,9 @@ pub struct Job {
     pub method: OneOrMany<Method>,
     /// The dtype of the computation, `auto` resolved.
     pub dtype: Dtype,
+    /// Whether a device that is slow in this dtype may compute in float32.
+    #[serde(default)]
+    pub numerics: Numerics,
     /// Free labels of the caller.
     pub tags: BTreeMap<String, String>,
     /// Whether the NLL of every counted token is kept.

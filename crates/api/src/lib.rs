@@ -9,6 +9,7 @@ mod dataset;
 mod inspect;
 mod job;
 mod method;
+mod numerics;
 mod one_or_many;
 mod page;
 mod performance;
@@ -27,6 +28,7 @@ pub use inspect::{
 };
 pub use job::{DatasetProgress, Job, JobError, JobRequest, JobState, Progress, ShardLocation};
 pub use method::{Bos, Convention, Dtype, DtypeRequest, Method, MethodRequest, Tail};
+pub use numerics::{Numerics, Precision, PrecisionEffect, PrecisionShare};
 pub use one_or_many::OneOrMany;
 pub use page::Page;
 pub use performance::{

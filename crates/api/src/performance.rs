@@ -102,19 +102,20 @@ pub struct DevicePerformance {
     pub shards: u64,
     /// Tokens counted.
     pub tokens: u64,
-    /// Seconds it computed, what does not count included.
+    /// Seconds it computed, for results that came too late or were taken back too; not for attempts
+    /// without a result.
     pub busy_seconds: f64,
     /// Seconds it waited for its claims, and until its results were taken to be counted.
     pub claim_seconds: f64,
     /// Seconds its results waited until they were counted; it computes meanwhile.
     pub commit_seconds: f64,
-    /// Seconds it loaded the model.
+    /// Seconds it loaded the model, and in an adaptive job scored a part in the job's dtype.
     pub load_seconds: f64,
     /// Seconds between its first claim and the end of the job in which it did none of these.
     pub idle_seconds: f64,
 }
 
-/// How even some times are.
+/// How even some times are, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Spread {
     /// The largest.

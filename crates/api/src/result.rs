@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Dtype, JobId, Method, OneOrMany, Performance};
+use crate::{Dtype, JobId, Method, OneOrMany, Performance, Precision};
 
 /// The answer of `GET /jobs/{id}/results`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -20,9 +20,13 @@ pub struct JobResult {
     pub tokenizer: Option<TokenizerFacts>,
     /// The method or methods.
     pub method: OneOrMany<Method>,
-    /// The dtype of the computation.
+    /// The dtype of the computation; of an adaptive job see `precision`.
     pub dtype: Dtype,
-    /// The device kinds that computed counted tokens. Bits are promised within one kind.
+    /// What was computed in which dtype; null of a job whose numerics are uniform.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
+    /// The device kinds that computed counted tokens. Bits are promised within one kind, if the
+    /// numerics are uniform.
     pub device_kinds: Vec<String>,
     /// The version of Assay that planned the job.
     pub version: String,

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ErrorCode, Method, WorkerId};
+use crate::{Dtype, ErrorCode, Method, WorkerId};
 
 /// The states of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -80,6 +80,9 @@ pub struct AttemptRow {
     pub device: String,
     /// Kind of the device.
     pub device_kind: String,
+    /// What it computed in, if not the job's dtype.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<Dtype>,
     /// Whether its device computed alone, to measure the baseline.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub solo: bool,

@@ -21,4 +21,5 @@ mod weights;
 pub use batch::Sequence;
 pub use error::DecoderError;
 pub use memory::weight_bytes;
+pub(crate) use model::kind_of;
 pub use model::{Decoder, HEAD_ROWS, MIN_GEMM_ROWS};

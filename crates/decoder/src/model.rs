@@ -37,6 +37,14 @@ pub struct Decoder {
     frequencies: Tensor,
 }
 
+/// libtorch's name of a dtype.
+pub(crate) fn kind_of(dtype: Dtype) -> Kind {
+    match dtype {
+        Dtype::Float32 => Kind::Float,
+        Dtype::Bfloat16 => Kind::BFloat16,
+    }
+}
+
 impl Decoder {
     /// Loads the weights of `checkpoint`, converted to `dtype`, to `device`.
     ///
@@ -49,10 +57,7 @@ impl Decoder {
     ) -> Result<Self, DecoderError> {
         let _guard = tch::no_grad_guard();
         let architecture = checkpoint.architecture();
-        let kind = match dtype {
-            Dtype::Float32 => Kind::Float,
-            Dtype::Bfloat16 => Kind::BFloat16,
-        };
+        let kind = kind_of(dtype);
         let loader = Loader {
             checkpoint,
             kind,

@@ -3,8 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
-use crate::{DecoderError, torch};
+use assay_api::Dtype;
+use tch::{Device, Tensor};
+
+use crate::torch::{self, Output};
+use crate::{DecoderError, kind_of};
 
 /// Prepares the calling thread to own a device with `threads` threads of computation.
 ///
@@ -66,6 +71,39 @@ pub fn cpu_capability() -> String {
     ];
     parts.extend(BEYOND.iter().filter(|flag| flags.contains(flag)));
     parts.join(" ")
+}
+
+/// Rows, columns and inner size of the products that dtypes are compared by: some ten milliseconds
+/// on a core, and enough to fill a GPU.
+const PRODUCT: i64 = 1024;
+
+/// Whether products of matrices take less time in `dtype` than in float32 on this device. Measured:
+/// a processor may know a dtype and still be slow in it, and libtorch computes in dtypes that a
+/// device does not know at all. Takes a second at most where `dtype` is not emulated.
+///
+/// # Errors
+/// The device has no memory for two small matrices, or does not know the dtype.
+pub fn is_faster(dtype: Dtype, device: Device) -> Result<bool, DecoderError> {
+    Ok(product_time(dtype, device)? < product_time(Dtype::Float32, device)?)
+}
+
+/// The shortest of three times, after a product whose time is not taken.
+fn product_time(dtype: Dtype, device: Device) -> Result<Duration, DecoderError> {
+    let _guard = tch::no_grad_guard();
+    let matrix = || Tensor::f_ones([PRODUCT, PRODUCT], (kind_of(dtype), device));
+    let (x, weight, mut out) = (matrix()?, matrix()?, matrix()?);
+    let mut shortest = Duration::MAX;
+    for round in 0..4 {
+        let started = Instant::now();
+        torch::linear(&x, &weight, &mut out, Output::Replace)?;
+        if let Device::Cuda(index) = device {
+            tch::Cuda::synchronize(i64::try_from(index).unwrap_or_default());
+        }
+        if round > 0 {
+            shortest = shortest.min(started.elapsed());
+        }
+    }
+    Ok(shortest)
 }
 
 /// Loads libtorch's CUDA backend, which lies beside `libtorch_cpu.so` on hosts that have one.

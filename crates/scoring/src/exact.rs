@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Units of one nat.
-const UNITS_PER_NAT: f64 = 4_294_967_296.0;
+pub const UNITS_PER_NAT: f64 = 4_294_967_296.0;
 /// The first magnitude, in nats, that no longer fits 64 bits of units.
 const LIMIT_NATS: f64 = 2_147_483_648.0;
 

@@ -27,7 +27,7 @@ pub use cluster::{ClusterLayout, document_sums};
 pub use convention::Convention;
 pub use cut::rolling;
 pub use error::PlanError;
-pub use exact::{ExactSum, NllError, to_units};
+pub use exact::{ExactSum, NllError, UNITS_PER_NAT, to_units};
 pub use groups::GroupStatistics;
 pub use plan::{CostModel, DatasetPlan, MicroBatch, ShardPlan, plan};
 pub use policy::{COPY_GAIN, Quota, Supply, still_needs};

@@ -1,7 +1,8 @@
 //! How much a device claims at once, and when it repeats what another one is slow with.
 //!
 //! Pure rules: the ledger applies them to its rows, the simulation to its own. They decide who
-//! computes what and when, never what is computed: the plan does not depend on them.
+//! computes what and when, never what is planned. (An adaptive job is computed in the dtype of who
+//! claims it.)
 
 /// Seconds of work that a device claims at once at most. Long against a claim (some
 /// milliseconds), short against a lease.

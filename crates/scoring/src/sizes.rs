@@ -16,13 +16,14 @@ use crate::window::Window;
 pub struct PlanConstants {
     /// Input tokens of a micro-batch at most; one window may exceed it, alone.
     pub micro_batch_tokens: u32,
-    /// A shard has this fraction of the job's operations at most, to half a micro-batch.
+    /// A shard has one part in so many of the job's operations at most, to half a micro-batch. With
+    /// a tail there are more shards than that.
     pub max_shards: u32,
     /// Operations that are enough for a shard, however many shards that makes.
     pub max_shard_flops: f64,
-    /// A shard has this fraction, at most, of the job's operations times the part of its dataset
-    /// that is in no earlier shard; a micro-batch this fraction of the input tokens of its dataset
-    /// that are in no earlier micro-batch. 0: neither becomes smaller.
+    /// A shard has one part in so many, at most, of the job's operations times the part of its
+    /// dataset that is in no earlier shard; a micro-batch one part in so many of the input tokens
+    /// of its dataset that are in no earlier micro-batch. 0: neither becomes smaller.
     #[serde(default)]
     pub tail_divisor: u32,
     /// Input tokens that a micro-batch may always hold, however little remains.

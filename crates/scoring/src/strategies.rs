@@ -1,10 +1,8 @@
 //! Ways to spread a job over devices, compared without running it.
 
-use crate::error::PlanError;
-use crate::plan::{CostModel, DatasetPlan, ShardPlan, plan_unverified};
+use crate::plan::{CostModel, DatasetPlan, ShardPlan};
 use crate::scope::Scope;
 use crate::simulate::{SimulatedDevice, SimulationTimes, simulate};
-use crate::sizes::PlanConstants;
 
 /// A way to spread a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +40,7 @@ pub struct Comparison {
     pub strategies: Vec<(Strategy, Vec<f64>)>,
 }
 
-/// Compares the strategies for the job of `scopes` on devices of these floating-point operations
+/// Compares the strategies for the job of `scopes`, of which these are the plans, on devices of these floating-point operations
 /// per second, each above 0. There must be at least one.
 ///
 /// [`Strategy::Dynamic`] is [`simulate`]d with the plan that the job would run by, for devices that
@@ -50,20 +48,16 @@ pub struct Comparison {
 /// whole documents in the same windows, and nothing else costs them time. Datasets lie one behind
 /// the other for them. Under a joined convention a document comes with the windows that begin in
 /// it. `seed` decides what [`Strategy::Random`] draws.
-///
-/// # Errors
-/// Those of [`crate::plan`].
 pub fn compare(
     scopes: &[Scope<'_>],
+    plans: &[DatasetPlan],
     cost: &CostModel,
-    constants: &PlanConstants,
     devices: &[f64],
     seed: u64,
-) -> Result<Comparison, PlanError> {
-    let plans = plan_unverified(scopes, cost, constants)?;
+) -> Comparison {
     let documents: Vec<Document> = scopes
         .iter()
-        .zip(&plans)
+        .zip(plans)
         .flat_map(|(scope, plan)| documents(scope, plan, cost))
         .collect();
     let flops: f64 = documents.iter().map(|document| document.flops).sum();
@@ -80,18 +74,18 @@ pub fn compare(
             Strategy::Random => random(&documents, devices, seed),
             Strategy::Even => even(&documents, devices),
             Strategy::Length => by_length(&documents, devices),
-            Strategy::Dynamic => dynamic(&plans, cost, devices),
+            Strategy::Dynamic => dynamic(plans, cost, devices),
         };
         (strategy, seconds)
     });
-    Ok(Comparison {
+    Comparison {
         shards: shards().count() as u64,
         windows: windows().count() as u64,
         flops,
         scored_tokens: plans.iter().map(|plan| plan.scored_tokens).sum(),
         lower_bound_seconds: (flops / all).max(longest / fastest),
         strategies: strategies.into(),
-    })
+    }
 }
 
 /// What the strategies without a plan look at.
@@ -201,7 +195,8 @@ mod tests {
             prefix: !convention.is_joined(),
             counted: None,
         };
-        compare(&[scope], &COST, &PlanConstants::default(), devices, 7).unwrap()
+        let plans = crate::plan(&[scope], &COST, &crate::PlanConstants::default()).unwrap();
+        compare(&[scope], &plans, &COST, devices, 7)
     }
 
     #[test]

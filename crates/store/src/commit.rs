@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_api::{ErrorCode, JobError, JobId, JobState, WorkerId};
+use assay_api::{Dtype, ErrorCode, JobError, JobId, JobState, Numerics, WorkerId};
 use assay_scoring::{ClusterSum, MicroBatch};
 use sqlx::{FromRow, PgConnection};
 
@@ -24,6 +24,10 @@ pub struct ShardOutcome {
     pub computed_tokens: u64,
     /// Times that micro-batches were halved in what was computed.
     pub split_depth: u32,
+    /// What was computed in, if not the job's dtype.
+    pub dtype: Option<Dtype>,
+    /// How far the job's dtype is from that, if the shard was scored in both.
+    pub compared: Option<Compared>,
     /// Seconds that its device waited for its claim (those of a claim of several shards are spread
     /// over them), and until the result before was taken from it.
     pub claim_seconds: f64,
@@ -31,6 +35,18 @@ pub struct ShardOutcome {
     pub load_seconds: f64,
     /// Seconds that it waited to be counted, as far as the worker knows before it is.
     pub commit_seconds: f64,
+}
+
+/// A shard that was scored in two dtypes: the sums over its counted tokens of what the NLL is more
+/// in the device's own dtype than in the job's, in nats, and of the squares of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Compared {
+    /// Tokens.
+    pub tokens: u64,
+    /// Sum of the differences.
+    pub difference: f64,
+    /// Sum of their squares.
+    pub squares: f64,
 }
 
 /// What became of a commit.
@@ -59,6 +75,8 @@ pub(crate) struct Committing {
     pub(crate) device_kind: String,
     out_of_service: bool,
     token_output: bool,
+    numerics: String,
+    dtype: String,
     state: String,
 }
 
@@ -174,7 +192,8 @@ async fn commit_one(
         "select a.fence, a.shard, a.kind::text as kind, a.outcome::text as outcome, a.worker_id,
                 w.name as worker, a.device, a.device_kind,
                 w.out_of_service_at is not null as out_of_service,
-                j.token_output, j.state::text as state
+                j.token_output, j.numerics, j.dtype,
+                j.state::text as state
          from attempts a join workers w on w.id = a.worker_id join jobs j on j.id = a.job_id
          where a.fence = $1",
     )
@@ -210,7 +229,7 @@ async fn commit_one(
     .bind(keeps_tokens)
     .fetch_one(&mut *tx)
     .await?;
-    if let Some(detail) = disagreement(attempt.shard, &planned, outcome)? {
+    if let Some(detail) = disagreement(&attempt, &planned, outcome)? {
         let error = JobError {
             code: ErrorCode::CountsDisagree,
             detail,
@@ -236,10 +255,25 @@ async fn commit_one(
 
 /// Why the result cannot be the planned shard's, if so.
 fn disagreement(
-    shard: i32,
+    attempt: &Committing,
     planned: &Planned,
     outcome: &ShardOutcome,
 ) -> Result<Option<String>, StoreError> {
+    let shard = attempt.shard;
+    // Precision is never lowered.
+    let may_be =
+        attempt.numerics == Numerics::Adaptive.as_str() && attempt.dtype != Dtype::Float32.as_str();
+    if let Some(dtype) = outcome
+        .dtype
+        .filter(|dtype| !may_be || *dtype != Dtype::Float32)
+    {
+        return Ok(Some(format!(
+            "shard {shard} of a job in {} ({}) was computed in {}",
+            attempt.dtype,
+            attempt.numerics,
+            dtype.as_str()
+        )));
+    }
     if outcome.spans_digest != planned.spans_digest {
         return Ok(Some(format!(
             "shard {shard} was planned with spans {} and computed with spans {}",
@@ -301,7 +335,8 @@ async fn commit_attempt(
         "update attempts
          set outcome = 'committed', finished_at = clock_timestamp(), computed_tokens = $2, seconds = $3,
              claim_seconds = $4, load_seconds = $5, commit_seconds = $6, split_depth = $7,
-             clusters = $8, units = $9, scored = $10
+             clusters = $8, units = $9, scored = $10, dtype = $11, compared_tokens = $12,
+             difference = $13, difference_squares = $14
          where fence = $1",
     )
     .bind(fence)
@@ -314,6 +349,10 @@ async fn commit_attempt(
     .bind(sums.as_ref().map(|sums| &sums.clusters))
     .bind(sums.as_ref().map(|sums| &sums.units))
     .bind(sums.as_ref().map(|sums| &sums.scored))
+    .bind(outcome.dtype.map(Dtype::as_str))
+    .bind(outcome.compared.map(|c| bigint(c.tokens)).transpose()?)
+    .bind(outcome.compared.map(|c| c.difference))
+    .bind(outcome.compared.map(|c| c.squares))
     .execute(tx)
     .await?;
     Ok(())

@@ -1,6 +1,6 @@
 //! How attempts end without a commit, and when that ends the job.
 
-use assay_api::{ErrorCode, JobError, JobId, ShardLocation, WorkerId};
+use assay_api::{Dtype, ErrorCode, JobError, JobId, ShardLocation, WorkerId};
 use sqlx::{FromRow, PgConnection};
 
 use crate::rows::{bigint, detail, to_json};
@@ -255,7 +255,8 @@ pub(crate) async fn note_late(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "update attempts
-         set late = true, computed_tokens = $2, seconds = $4,
+         set late = true, computed_tokens = $2, seconds = $4, dtype = $5, compared_tokens = $6,
+             difference = $7, difference_squares = $8,
              outcome = coalesce(outcome, $3::attempt_outcome),
              finished_at = coalesce(finished_at, clock_timestamp())
          where fence = $1",
@@ -264,6 +265,10 @@ pub(crate) async fn note_late(
     .bind(bigint(outcome.computed_tokens)?)
     .bind(end)
     .bind(outcome.seconds)
+    .bind(outcome.dtype.map(Dtype::as_str))
+    .bind(outcome.compared.map(|c| bigint(c.tokens)).transpose()?)
+    .bind(outcome.compared.map(|c| c.difference))
+    .bind(outcome.compared.map(|c| c.squares))
     .execute(tx)
     .await?;
     Ok(())

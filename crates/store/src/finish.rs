@@ -62,8 +62,8 @@ async fn finish_dataset(tx: &mut PgConnection, job: JobId, dataset: i32) -> Resu
         groups: group_names.as_deref().map(|names| (names, &*groups)),
     };
     // The table's constraints refuse this unless the counted tokens are the planned ones. Numbers
-    // of several device kinds, or of a shard that was split, may have other bits elsewhere: they
-    // keep no device kind, so that no other job takes them.
+    // of several device kinds, of another dtype than the job's, or of a shard that was split, may
+    // have other bits elsewhere: they keep no device kind, so that no other job takes them.
     sqlx::query(
         "update datasets
          set statistics = $3, finished_at = clock_timestamp(), device_kind = (
@@ -71,6 +71,7 @@ async fn finish_dataset(tx: &mut PgConnection, job: JobId, dataset: i32) -> Resu
                  from shards s join attempts a on a.fence = s.fence
                  where s.job_id = $1 and s.dataset = $2
                  having count(distinct a.device_kind) = 1 and max(s.split_depth) = 0
+                    and count(a.dtype) = 0
              )
          where job_id = $1 and index = $2",
     )

@@ -71,6 +71,7 @@ struct JobRow {
     model: String,
     method: serde_json::Value,
     dtype: String,
+    numerics: String,
     tags: serde_json::Value,
     token_output: bool,
     priority: i32,
@@ -101,8 +102,9 @@ struct DatasetRow {
 /// The columns of [`JobRow`]. A macro, because sqlx takes statements as literals only.
 macro_rules! select_job {
     () => {
-        "select j.id, j.name, j.state::text as state, j.model, j.method, j.dtype, j.tags,
-                j.token_output, j.priority, j.audit, j.baseline, j.error, j.created_at, j.started_at, j.finished_at,
+        "select j.id, j.name, j.state::text as state, j.model, j.method, j.dtype, j.numerics, j.tags,
+                j.token_output, j.priority, j.audit, j.baseline, j.error, j.created_at, j.started_at,
+                j.finished_at,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
                     select min(a.started_at) from attempts a
                     where a.job_id = j.id and a.kind <> 'plan'
@@ -124,8 +126,8 @@ impl Store {
         let inserted = sqlx::query(
             "insert into jobs
                  (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left,
-                  token_output, reuse, priority, audit, baseline)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+                  token_output, reuse, priority, audit, baseline, numerics)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
              on conflict on constraint jobs_idempotency_key_unique do nothing",
         )
         .bind(new.id)
@@ -142,6 +144,7 @@ impl Store {
         .bind(request.priority)
         .bind(request.audit)
         .bind(request.baseline.as_str())
+        .bind(request.numerics.as_str())
         .execute(&mut *tx)
         .await?
         .rows_affected();
@@ -375,6 +378,7 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         datasets: sources,
         method: json(row.method)?,
         dtype: parse(row.dtype)?,
+        numerics: parse(row.numerics)?,
         tags: json(row.tags)?,
         token_output: row.token_output,
         priority: row.priority,

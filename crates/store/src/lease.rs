@@ -194,7 +194,10 @@ impl Store {
         for job in jobs {
             reaped.attempts += self.reap_job(job, now).await?;
         }
-        for job in self.waiting_jobs().await? {
+        for (job, wants_baseline) in self.waiting_jobs().await? {
+            if !wants_baseline && !audit::is_stuck(&self.pool, job).await? {
+                continue;
+            }
             // Whoever holds the job looks after it, and the next reaper comes soon.
             if let Some((mut tx, JobState::Running)) = self.try_lock_job(job).await? {
                 baseline::give_up(&mut tx, job, now).await?;
@@ -206,10 +209,10 @@ impl Store {
     }
 
     /// Running jobs that may wait for a worker that will not come: whose baseline no device has
-    /// begun to measure, with a dispute, or with nothing left to do but audits.
-    async fn waiting_jobs(&self) -> Result<Vec<JobId>, StoreError> {
-        Ok(sqlx::query_scalar(
-            "select j.id from jobs j
+    /// begun to measure (true), with a dispute, or with nothing left to do but audits.
+    async fn waiting_jobs(&self) -> Result<Vec<(JobId, bool)>, StoreError> {
+        Ok(sqlx::query_as(
+            "select j.id, coalesce(j.baseline_state = 'wanted', false) from jobs j
              where j.state = 'running' and (
                  j.baseline_state = 'wanted'
                  or j.audits_left > 0 and (
@@ -234,7 +237,7 @@ impl Store {
         };
         // Read again under the job's lock: a renewal or a commit may have come first.
         let released: Vec<Option<i32>> = sqlx::query_scalar(
-            "update attempts a set outcome = 'released', finished_at = coalesce($2, now())
+            "update attempts a set outcome = 'released', finished_at = coalesce($2, clock_timestamp())
              from workers w
              where a.job_id = $1 and a.outcome is null
                and w.id = a.worker_id and w.out_of_service_at is not null
@@ -248,7 +251,7 @@ impl Store {
             end::put_back(&mut tx, job, &released).await?;
         }
         let lost: Vec<Ended> = sqlx::query_as(
-            "update attempts a set outcome = 'lost', finished_at = coalesce($2, now())
+            "update attempts a set outcome = 'lost', finished_at = coalesce($2, clock_timestamp())
              from workers w
              where a.job_id = $1 and a.outcome is null and a.lease_until <= coalesce($2, now())
                and w.id = a.worker_id

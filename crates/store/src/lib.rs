@@ -27,7 +27,7 @@ mod lease;
 mod listen;
 mod performance;
 mod plan;
-#[allow(dead_code)]
+mod precision;
 mod rates;
 mod read;
 mod result;
@@ -39,7 +39,7 @@ mod tokens;
 mod uploads;
 
 pub use claim::{Claim, Claimant, DeviceRate, PlanClaim, RunContext, RunDataset, ShardClaim, Work};
-pub use commit::{CommitOutcome, ShardOutcome};
+pub use commit::{CommitOutcome, Compared, ShardOutcome};
 pub use end::{AttemptFailure, MAX_ERRORS, MAX_LOSSES};
 pub use error::StoreError;
 pub use jobs::{Cancellation, Creation, JobFilter, NewJob};

@@ -70,9 +70,10 @@ pub(crate) async fn read(tx: &mut PgConnection, job: JobId) -> Result<Performanc
     let measured: Option<BaselineFacts> = row.baseline_result.map(json).transpose()?;
     let phase: Phase = sqlx::query_as(
         "select coalesce(sum(s.flops), 0) as flops,
-                extract(epoch from max(a.finished_at) - min(
+                extract(epoch from max(a.finished_at) - min(greatest(
+                    a.started_at,
                     a.finished_at - make_interval(secs => a.seconds + a.commit_seconds)
-                ))::double precision as seconds
+                )) filter (where a.seconds + a.commit_seconds is not null))::double precision as seconds
          from attempts a join shards s on s.job_id = a.job_id and s.index = a.shard
          where a.job_id = $1 and a.outcome = 'committed' and not (a.solo and $2)",
     )
@@ -229,7 +230,9 @@ async fn worker_seconds(
     let seconds: Vec<f64> = sqlx::query_scalar(
         "with counted as (
              select worker_id, finished_at,
-                    finished_at - make_interval(secs => seconds + commit_seconds) as began
+                    case when seconds + commit_seconds is not null then greatest(
+                        started_at, finished_at - make_interval(secs => seconds + commit_seconds)
+                    ) end as began
              from attempts
              where job_id = $1 and shard is not null and outcome = 'committed'
                and not (solo and $2)

@@ -7,7 +7,7 @@ use sqlx::{FromRow, PgConnection};
 
 use crate::rates::Pool;
 use crate::rows::{bigint, int, parse, storable, to_json};
-use crate::{CHUNK, Store, StoreError, baseline, finish, reuse};
+use crate::{CHUNK, Store, StoreError, baseline, end, finish, reuse};
 
 /// Shards that one statement inserts at most.
 const BATCH: usize = 256;
@@ -104,6 +104,7 @@ impl<'a> PlannedRow<'a> {
 struct Planning {
     outcome: Option<String>,
     device_kind: String,
+    out_of_service: bool,
 }
 
 /// The job, its plan stored.
@@ -144,8 +145,10 @@ impl Store {
             return Ok(false);
         };
         let attempt: Option<Planning> = sqlx::query_as(
-            "select outcome::text as outcome, device_kind from attempts
-             where fence = $1 and worker_id = $2 and kind = 'plan' for no key update",
+            "select a.outcome::text as outcome, a.device_kind,
+                    w.out_of_service_at is not null as out_of_service
+             from attempts a join workers w on w.id = a.worker_id
+             where a.fence = $1 and a.worker_id = $2 and a.kind = 'plan' for no key update of a",
         )
         .bind(fence)
         .bind(worker)
@@ -158,8 +161,21 @@ impl Store {
             // The answer to an earlier call was lost on its way.
             return Ok(outcome == "committed");
         }
+        if attempt.out_of_service {
+            sqlx::query(
+                "update attempts set outcome = 'released', finished_at = clock_timestamp()
+                 where fence = $1",
+            )
+            .bind(fence)
+            .execute(&mut *tx)
+            .await?;
+            end::put_back(&mut tx, job, &[None]).await?;
+            tx.commit().await?;
+            return Ok(false);
+        }
         sqlx::query(
-            "update attempts set outcome = 'committed', finished_at = clock_timestamp() where fence = $1",
+            "update attempts set outcome = 'committed', finished_at = clock_timestamp()
+             where fence = $1",
         )
         .bind(fence)
         .execute(&mut *tx)
@@ -376,9 +392,10 @@ fn column<'a, T>(
     shards.iter().map(value).collect()
 }
 
-/// Whether the share of shards to audit grows by a whole shard with this one.
+/// Whether the shards to audit, rounded up, are one more with this one: so a job that asks for any
+/// has one.
 fn is_audited(index: usize, share: f64) -> bool {
-    let whole = |shards: usize| (shards as f64 * share).floor();
+    let whole = |shards: usize| (shards as f64 * share).ceil();
     whole(index + 1) > whole(index)
 }
 
@@ -392,7 +409,7 @@ mod tests {
             |share| -> Vec<usize> { (0..10).filter(|index| is_audited(*index, share)).collect() };
         assert!(audited(0.0).is_empty());
         assert_eq!(audited(1.0), (0..10).collect::<Vec<_>>());
-        assert_eq!(audited(0.25), [3, 7]);
-        assert_eq!(audited(0.3), [3, 6, 9]);
+        assert_eq!(audited(0.25), [0, 4, 8]);
+        assert_eq!(audited(0.01), [0]);
     }
 }

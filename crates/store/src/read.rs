@@ -30,6 +30,7 @@ struct AttemptColumns {
     worker: String,
     device: String,
     device_kind: String,
+    dtype: Option<String>,
     solo: bool,
     started_at: DateTime<Utc>,
     finished_at: Option<DateTime<Utc>>,
@@ -83,7 +84,7 @@ impl Store {
         let indices: Vec<i32> = shards.iter().map(|shard| shard.index).collect();
         let attempts: Vec<AttemptColumns> = sqlx::query_as(
             "select a.shard, a.fence, a.kind::text as kind, w.name as worker, a.device,
-                    a.device_kind, a.solo,
+                    a.device_kind, a.dtype, a.solo,
                     a.started_at, a.finished_at, a.outcome::text as outcome, a.late,
                     a.error_code, a.error
              from attempts a join workers w on w.id = a.worker_id
@@ -181,6 +182,7 @@ fn to_attempt(row: AttemptColumns) -> Result<AttemptRow, StoreError> {
         worker: row.worker,
         device: row.device,
         device_kind: row.device_kind,
+        dtype: row.dtype.map(parse).transpose()?,
         solo: row.solo,
         started_at: row.started_at,
         finished_at: row.finished_at,

@@ -1,18 +1,20 @@
 //! Results, assembled from the plan and the finished datasets.
 
-use assay_api::{DatasetResult, GroupResult, JobId, JobResult, JobState, Method, OneOrMany};
+use assay_api::{DatasetResult, Dtype, GroupResult, JobId, JobResult, JobState, Method, OneOrMany};
 use assay_scoring::{DatasetStatistics, GroupStatistics};
 use sqlx::{FromRow, PgConnection};
 
+use crate::audit::agreed_elsewhere;
 use crate::end::loss_warning;
 use crate::rows::{count, json, parse};
-use crate::{PlanFacts, Store, StoreError, performance};
+use crate::{PlanFacts, Store, StoreError, performance, precision};
 
 #[derive(FromRow)]
 struct JobRow {
     state: String,
     method: serde_json::Value,
     dtype: String,
+    numerics: String,
     plan: Option<serde_json::Value>,
     device_kinds: Vec<String>,
     split_shards: i64,
@@ -32,7 +34,7 @@ struct JobRow {
 impl JobRow {
     async fn read(tx: &mut PgConnection, id: JobId) -> Result<Option<Self>, StoreError> {
         Ok(sqlx::query_as(
-            "select j.state::text as state, j.method, j.dtype, j.plan,
+            "select j.state::text as state, j.method, j.dtype, j.numerics, j.plan,
                     coalesce(j.baseline_state = 'done' and j.baseline_result is null, false)
                         as baseline_missing,
                     j.baseline = 'measure' and j.state = 'succeeded' and j.baseline_state is null
@@ -130,6 +132,9 @@ impl Store {
         .await?;
         let removed = removed_workers(&mut tx, id).await?;
         let performance = performance::read(&mut tx, id).await?;
+        let dtype: Dtype = parse(job.dtype.clone())?;
+        let numerics = parse(job.numerics.clone())?;
+        let precision = precision::read(&mut tx, id, numerics, dtype).await?;
         tx.commit().await?;
 
         let of_job = job.warnings();
@@ -168,7 +173,8 @@ impl Store {
             model: plan.as_ref().map(|p| p.model.clone()),
             tokenizer: plan.as_ref().map(|p| p.tokenizer.clone()),
             method,
-            dtype: parse(job.dtype)?,
+            dtype,
+            precision,
             device_kinds: job.device_kinds,
             version: plan.as_ref().map_or_else(
                 || env!("CARGO_PKG_VERSION").to_owned(),
@@ -189,24 +195,23 @@ impl Store {
 /// Warnings of workers that were taken out of service and had a part in the job: while it ran; or
 /// later, if something counts of them that nobody else agreed on.
 async fn removed_workers(tx: &mut PgConnection, job: JobId) -> Result<Vec<String>, StoreError> {
-    let removed: Vec<(String, String, i64)> = sqlx::query_as(
-        "select * from (
-             select w.name, w.out_of_service_reason,
-                    count(*) filter (where s.fence = a.fence and s.audit is distinct from 'agreed')
-                        as counted
+    let removed: Vec<(String, String, i64)> = sqlx::query_as(concat!(
+        "select w.name, w.out_of_service_reason, w.counted from (
+             select w.name, w.out_of_service_reason, w.out_of_service_at,
+                    coalesce(j.finished_at, now()) as until,
+                    count(*) filter (where s.fence = a.fence and not coalesce(",
+        agreed_elsewhere!(),
+        ", false)) as counted
              from workers w
              join attempts a on a.worker_id = w.id
              join jobs j on j.id = a.job_id
              left join shards s on s.job_id = a.job_id and s.index = a.shard
              where w.out_of_service_at is not null and a.job_id = $1
              group by w.id, j.id
-             having w.out_of_service_at <= coalesce(j.finished_at, now())
-                 or count(*) filter (
-                     where s.fence = a.fence and s.audit is distinct from 'agreed'
-                 ) > 0
              order by w.id
-         ) w",
-    )
+         ) w
+         where w.out_of_service_at <= w.until or w.counted > 0",
+    ))
     .bind(job)
     .fetch_all(tx)
     .await?;

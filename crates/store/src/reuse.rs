@@ -9,6 +9,7 @@ use assay_api::JobId;
 use sqlx::PgConnection;
 
 use crate::StoreError;
+use crate::audit::agreed_elsewhere;
 use crate::plan::PlannedRow;
 
 /// A finished row of another job.
@@ -29,11 +30,11 @@ pub(crate) async fn find(
     row: &PlannedRow<'_>,
 ) -> Result<Option<Source>, StoreError> {
     // A job that failed because nodes disagree (E3) is no witness; nor is a worker that was taken
-    // out of service, unless another one agreed.
-    let source: Option<(JobId, i32)> = sqlx::query_as(
+    // out of service, unless another one agreed. Who asks for audits wants them of all numbers.
+    let source: Option<(JobId, i32)> = sqlx::query_as(concat!(
         "select d.job_id, d.index
-         from datasets d join jobs j on j.id = d.job_id
-         where d.content_key = $3 and d.device_kind = $4 and d.reused_from is null
+         from datasets d join jobs j on j.id = d.job_id, jobs n
+         where n.id = $1 and d.content_key = $3 and d.device_kind = $4 and d.reused_from is null
            and d.statistics is not null and d.job_id <> $1
            and coalesce(j.error ->> 'code', '') not like 'E3%'
            and d.tokens_digest = $5 and d.clusters = $6 and d.planned_tokens = $7
@@ -44,8 +45,14 @@ pub(crate) async fn find(
                join attempts a on a.fence = s.fence
                join workers w on w.id = a.worker_id
                where s.job_id = d.job_id and s.dataset = d.index
-                 and s.audit is distinct from 'agreed' and w.out_of_service_at is not null
+                 and w.out_of_service_at is not null and not coalesce(",
+        agreed_elsewhere!(),
+        ", false)
            )
+           and (n.audit = 0 or n.audit <= j.audit and not exists (
+               select from shards w
+               where w.job_id = d.job_id and w.dataset = d.index and w.audit = 'waived'
+           ))
            and not exists (
                select from (
                    select * from document_chunks where job_id = $1 and dataset = $2
@@ -57,7 +64,7 @@ pub(crate) async fn find(
            )
          order by d.job_id, d.index
          limit 1",
-    )
+    ))
     .bind(job)
     .bind(index)
     .bind(&row.new.content_key)

@@ -147,6 +147,8 @@ fn compute(shard: &ShardClaim, lengths: &[u64], convention: Convention) -> Shard
         tokens,
         seconds: 0.5,
         split_depth: 0,
+        dtype: None,
+        compared: None,
         claim_seconds: 0.0,
         load_seconds: 0.0,
         commit_seconds: 0.0,

@@ -39,6 +39,7 @@ async fn fields_at_fault_are_named() {
         (json!({"reuse": "no"}), InvalidRequest, "reuse", vec!["boolean"]),
         (json!({"priority": 101}), InvalidRequest, "priority", vec!["101", "100"]),
         (json!({"priority": 1.5}), InvalidRequest, "priority", vec!["i32"]),
+        (json!({"numerics": "mixed"}), InvalidRequest, "numerics", vec!["adaptive"]),
         (json!({"audit": 1.5}), InvalidRequest, "audit", vec!["1.5", "0 to 1"]),
         (json!({"audit": -0.5}), InvalidRequest, "audit", vec!["-0.5"]),
         (json!({"baseline": "always"}), InvalidRequest, "baseline", vec!["measure"]),

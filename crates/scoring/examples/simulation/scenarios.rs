@@ -2,7 +2,7 @@
 
 use assay_scoring::{
     Comparison, PlanConstants, SimulatedDevice, SimulatedRun, SimulationTimes, Strategy, compare,
-    simulate,
+    plan, simulate,
 };
 
 use crate::jobs::{CORE, COST, Draws, GPU, flops, least, planned, scope, wikitext2};
@@ -33,13 +33,11 @@ pub(crate) struct Compared {
 impl Scenario {
     /// With the draw of `random` that is the median by how long it takes.
     pub(crate) fn compare(self) -> Compared {
-        let scope = scope(&self.lengths, self.window);
-        let constants = PlanConstants::default();
+        let scopes = [scope(&self.lengths, self.window)];
+        let plans = plan(&scopes, &COST, &PlanConstants::default());
+        let plans = plans.expect("documents with tokens");
         let mut draws: Vec<Comparison> = RANDOM_SEEDS
-            .map(|seed| {
-                compare(&[scope], &COST, &constants, &self.devices, seed)
-                    .expect("documents with tokens")
-            })
+            .map(|seed| compare(&scopes, &plans, &COST, &self.devices, seed))
             .collect();
         draws.sort_by(|a, b| random_seconds(a).total_cmp(&random_seconds(b)));
         Compared {

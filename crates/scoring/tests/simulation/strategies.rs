@@ -1,6 +1,6 @@
 //! Strategies against each other and against what none of them can beat.
 
-use assay_scoring::{PlanConstants, Strategy, compare};
+use assay_scoring::{PlanConstants, Strategy, compare, plan};
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 
 use crate::heavy_tailed;
@@ -14,7 +14,9 @@ proptest! {
     fn strategies_keep_to_the_lower_bound(lengths in heavy_tailed(), seed in any::<u64>()) {
         let devices: Vec<f64> = (0..8).map(|i| CORE * f64::from(1 + i % 2)).collect();
         let constants = PlanConstants::default();
-        let compared = compare(&[scope(&lengths, 512)], &COST, &constants, &devices, seed).unwrap();
+        let scopes = [scope(&lengths, 512)];
+        let plans = plan(&scopes, &COST, &constants).unwrap();
+        let compared = compare(&scopes, &plans, &COST, &devices, seed);
         let plan = planned(&lengths, 512);
         prop_assert_eq!(compared.windows, windows(&plan) as u64);
         prop_assert_eq!(compared.shards, plan.shards.len() as u64);

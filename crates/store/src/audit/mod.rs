@@ -9,8 +9,22 @@
 mod opinion;
 mod revoke;
 
+/// Whether another worker agreed on the shard `s`, which the attempt `a` counted. An audit by
+/// another device of the same worker does not show that its host is sound. A macro, because sqlx
+/// takes statements as literals only.
+macro_rules! agreed_elsewhere {
+    () => {
+        "(s.audit = 'agreed' and exists (
+            select from attempts o
+            where o.job_id = s.job_id and o.shard = s.index and o.kind = 'audit'
+              and o.outcome = 'committed' and o.fence > s.fence and o.worker_id <> a.worker_id
+        ))"
+    };
+}
+pub(crate) use agreed_elsewhere;
+
 use assay_api::{Dtype, ErrorCode, JobError, JobId};
-use sqlx::{FromRow, PgConnection};
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 
 use crate::claim::may_audit;
 use crate::commit::Committing;
@@ -38,7 +52,7 @@ async fn opinions(
 ) -> Result<Option<(Opinion, Vec<Opinion>, Dtype)>, StoreError> {
     // An audit that is older than the count would be one of an earlier count: see `revoke`.
     let counted: Option<Counted> = sqlx::query_as(
-        "select j.dtype, c.worker_id, w.name as worker, c.device, c.device_kind, s.split_depth,
+        "select j.dtype, c.worker_id, w.name as worker, c.device, c.device_kind, c.dtype as own_dtype, s.split_depth,
                 s.clusters, s.units, s.scored
          from shards s
          join jobs j on j.id = s.job_id
@@ -56,8 +70,8 @@ async fn opinions(
         return Ok(None);
     };
     let audits = sqlx::query_as(
-        "select a.worker_id, w.name as worker, a.device, a.device_kind, a.split_depth, a.clusters,
-                a.units, a.scored
+        "select a.worker_id, w.name as worker, a.device, a.device_kind, a.dtype as own_dtype, a.split_depth,
+                a.clusters, a.units, a.scored
          from attempts a
          join workers w on w.id = a.worker_id
          join shards s on s.job_id = a.job_id and s.index = a.shard
@@ -192,12 +206,7 @@ struct Stuck {
 /// what nobody else can audit is waived, once the job has nothing else to do. The caller holds the
 /// job's lock.
 pub(crate) async fn sweep(tx: &mut PgConnection, job: JobId) -> Result<(), StoreError> {
-    let pending: bool =
-        sqlx::query_scalar("select state = 'running' and audits_left > 0 from jobs where id = $1")
-            .bind(job)
-            .fetch_one(&mut *tx)
-            .await?;
-    if !pending || stuck(tx, job).await?.is_empty() {
+    if !may_wait(tx, job).await? || stuck(&mut *tx, job).await?.is_empty() {
         return Ok(());
     }
     // Who claims an audit holds the shard's row, but not the job's. Once these rows are had, every
@@ -210,7 +219,7 @@ pub(crate) async fn sweep(tx: &mut PgConnection, job: JobId) -> Result<(), Store
     .bind(job)
     .execute(&mut *tx)
     .await?;
-    let (disputed, wanted): (Vec<Stuck>, Vec<Stuck>) = stuck(tx, job)
+    let (disputed, wanted): (Vec<Stuck>, Vec<Stuck>) = stuck(&mut *tx, job)
         .await?
         .into_iter()
         .partition(|stuck| stuck.disputed);
@@ -225,10 +234,33 @@ pub(crate) async fn sweep(tx: &mut PgConnection, job: JobId) -> Result<(), Store
     finish::finish_ready(tx, job).await
 }
 
+/// Whether the job may have an audit that no worker is there for: a dispute, or nothing left to do
+/// but audits. Every commit asks, so no shard that is only to be audited is looked at.
+async fn may_wait(tx: &mut PgConnection, job: JobId) -> Result<bool, StoreError> {
+    Ok(sqlx::query_scalar(
+        "select state = 'running' and audits_left > 0 and (
+             not exists (select from datasets where job_id = $1 and shards_left > 0)
+             or exists (
+                 select from shards where job_id = $1 and state = 'done' and audit = 'disputed'
+             )
+         )
+         from jobs where id = $1",
+    )
+    .bind(job)
+    .fetch_one(tx)
+    .await?)
+}
+
+/// Whether [`sweep`] has anything to do, asked without a lock.
+pub(crate) async fn is_stuck(pool: &PgPool, job: JobId) -> Result<bool, StoreError> {
+    Ok(!stuck(pool, job).await?.is_empty())
+}
+
 /// Open audits that nobody is at, and that no device of a live worker in service may take; of
 /// those that are only wanted none while the job has shards to be computed, whose workers may
-/// still come.
-async fn stuck(tx: &mut PgConnection, job: JobId) -> Result<Vec<Stuck>, StoreError> {
+/// still come. A worker that is silent may come back for a minute: after an outage of the database
+/// all of them are.
+async fn stuck(executor: impl PgExecutor<'_>, job: JobId) -> Result<Vec<Stuck>, StoreError> {
     Ok(sqlx::query_as(concat!(
         "select s.index, s.audit = 'disputed' as disputed from shards s
          where s.job_id = $1 and s.state = 'done'
@@ -243,13 +275,13 @@ async fn stuck(tx: &mut PgConnection, job: JobId) -> Result<Vec<Stuck>, StoreErr
            and not exists (
                select from workers v cross join jsonb_array_elements(v.devices) e
                where v.stopped_at is null and v.out_of_service_at is null
-                 and v.lease_until > now() and ",
+                 and v.lease_until > now() - interval '1 minute' and ",
         may_audit!("v.id", "(e ->> 'name')", "null::timestamptz"),
         ")
          order by s.index"
     ))
     .bind(job)
-    .fetch_all(tx)
+    .fetch_all(executor)
     .await?)
 }
 

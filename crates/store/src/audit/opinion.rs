@@ -1,17 +1,34 @@
 //! What a worker says a shard comes to, and whether two workers say the same.
 
 use assay_api::{Dtype, WorkerId};
+use assay_scoring::UNITS_PER_NAT;
 use sqlx::FromRow;
 
 use crate::commit::{Columns, Committing};
 use crate::rows::int;
 use crate::{ShardOutcome, StoreError};
 
-/// How far apart the sums of a shard may be on devices of two kinds in float32, relative to the
-/// sum: five times what the tests hold this program and transformers to.
-const TOLERANCE_FLOAT32: f64 = 1e-5;
-/// The same in bfloat16, whose products carry 8 bits and so differ with the order of every sum.
-const TOLERANCE_BFLOAT16: f64 = 5e-3;
+/// How far apart the sums of a shard may be that are not promised to be equal to the bit.
+struct Tolerance {
+    /// Relative to the sum.
+    of_sum: f64,
+    /// In nats, times the square root of the number of tokens: rounding moves each NLL by so much
+    /// at most, however small it is, and tokens independently.
+    of_token: f64,
+}
+
+/// Of the sum, five times what the tests hold this program and transformers to. Logits of 16 to 32
+/// are 2e-6 apart, and what they are computed from has been rounded some hundred times.
+const FLOAT32: Tolerance = Tolerance {
+    of_sum: 1e-5,
+    of_token: 4e-5,
+};
+/// In bfloat16 products carry 8 bits and so differ with the order of every sum, and logits of 16 to
+/// 32 are 0.125 apart.
+const BFLOAT16: Tolerance = Tolerance {
+    of_sum: 5e-3,
+    of_token: 0.25,
+};
 
 /// What one worker computed for a shard.
 #[derive(FromRow)]
@@ -20,6 +37,8 @@ pub(super) struct Opinion {
     pub(super) worker: String,
     device: String,
     device_kind: String,
+    /// If not the job's.
+    own_dtype: Option<String>,
     split_depth: i32,
     clusters: Vec<i32>,
     units: Vec<i64>,
@@ -38,6 +57,7 @@ impl Opinion {
             worker: attempt.worker.clone(),
             device: attempt.device.clone(),
             device_kind: attempt.device_kind.clone(),
+            own_dtype: outcome.dtype.map(|dtype| dtype.as_str().to_owned()),
             split_depth: int(outcome.split_depth)?,
             clusters,
             units,
@@ -47,10 +67,12 @@ impl Opinion {
 
     /// Whether their bits are promised to be equal.
     pub(super) fn is_comparable(&self, other: &Self) -> bool {
-        self.device_kind == other.device_kind && self.split_depth == other.split_depth
+        self.device_kind == other.device_kind
+            && self.own_dtype == other.own_dtype
+            && self.split_depth == other.split_depth
     }
 
-    /// Whether both can be right.
+    /// Whether both can be right, in a job of this dtype.
     pub(super) fn agrees(&self, other: &Self, dtype: Dtype) -> bool {
         if self.clusters != other.clusters || self.scored != other.scored {
             return false;
@@ -58,12 +80,18 @@ impl Opinion {
         if self.is_comparable(other) {
             return self.units == other.units;
         }
-        let tolerance = match dtype {
-            Dtype::Float32 => TOLERANCE_FLOAT32,
-            Dtype::Bfloat16 => TOLERANCE_BFLOAT16,
+        let is_float32 = |own: &Option<String>| {
+            own.as_deref().unwrap_or(dtype.as_str()) == Dtype::Float32.as_str()
+        };
+        let tolerance = if is_float32(&self.own_dtype) && is_float32(&other.own_dtype) {
+            FLOAT32
+        } else {
+            BFLOAT16
         };
         let (a, b) = (self.total(), other.total());
-        (a - b).abs() <= tolerance * a.abs().max(b.abs())
+        let tokens: i64 = self.scored.iter().sum();
+        let noise = tolerance.of_token * UNITS_PER_NAT * (tokens as f64).sqrt();
+        (a - b).abs() <= tolerance.of_sum * a.abs().max(b.abs()) + noise
     }
 
     fn total(&self) -> f64 {
@@ -121,6 +149,7 @@ mod tests {
             worker: "w".to_owned(),
             device: "cpu:0".to_owned(),
             device_kind: device_kind.to_owned(),
+            own_dtype: None,
             split_depth,
             clusters: (0..).take(units.len()).collect(),
             units: units.to_vec(),
@@ -128,28 +157,65 @@ mod tests {
         }
     }
 
+    /// Sums of many nats, so that their size decides and not the number of tokens.
+    fn large(device_kind: &str, split_depth: i32, units: &[i64]) -> Opinion {
+        let units: Vec<i64> = units.iter().map(|units| units * 10_000_000_000).collect();
+        opinion(device_kind, split_depth, &units)
+    }
+
     #[test]
     fn bits_count_within_a_kind_and_sums_between_kinds() {
-        let of_a = opinion("a", 0, &[600_000, 400_000]);
+        let of_a = large("a", 0, &[600_000, 400_000]);
         for (other, float32, bfloat16) in [
-            (opinion("a", 0, &[600_000, 400_000]), true, true),
-            (opinion("a", 0, &[600_000, 400_001]), false, false),
-            (opinion("a", 0, &[600_001, 399_999]), false, false),
-            (opinion("a", 1, &[600_001, 399_999]), true, true),
-            (opinion("a", 1, &[600_000, 400_010]), true, true),
-            (opinion("b", 0, &[600_000, 400_011]), false, true),
-            (opinion("b", 0, &[600_000, 399_989]), false, true),
-            (opinion("b", 0, &[600_000, 394_000]), false, false),
-            (opinion("b", 0, &[600_000, 400_000, 0]), false, false),
+            (large("a", 0, &[600_000, 400_000]), true, true),
+            (large("a", 0, &[600_000, 400_001]), false, false),
+            (large("a", 0, &[600_001, 399_999]), false, false),
+            (large("a", 1, &[600_001, 399_999]), true, true),
+            (large("a", 1, &[600_000, 400_010]), true, true),
+            (large("b", 0, &[600_000, 400_011]), false, true),
+            (large("b", 0, &[600_000, 399_989]), false, true),
+            (large("b", 0, &[600_000, 394_000]), false, false),
+            (large("b", 0, &[600_000, 400_000, 0]), false, false),
         ] {
             let agrees = |dtype| (of_a.agrees(&other, dtype), other.agrees(&of_a, dtype));
             assert_eq!(agrees(Dtype::Float32), (float32, float32));
             assert_eq!(agrees(Dtype::Bfloat16), (bfloat16, bfloat16));
         }
-        // Nothing to be relative to.
+    }
+
+    #[test]
+    fn the_dtypes_of_both_decide() {
+        let in_float32 = |kind, units: &[i64]| Opinion {
+            own_dtype: Some("float32".to_owned()),
+            ..large(kind, 0, units)
+        };
+        let own = in_float32("a", &[600_000, 400_000]);
+        // The same kind in another dtype is another kind, and the coarser dtype counts.
+        let of_job = large("a", 0, &[600_000, 400_100]);
+        assert!(own.agrees(&of_job, Dtype::Bfloat16));
+        assert!(own.agrees(&in_float32("b", &[600_000, 400_010]), Dtype::Bfloat16));
+        assert!(!own.agrees(&in_float32("b", &[600_000, 400_011]), Dtype::Bfloat16));
+    }
+
+    #[test]
+    fn small_sums_are_as_near_as_rounding_lets_tokens_be() {
+        // 4e-5 nat are 171,798 units.
         let none = opinion("a", 0, &[0]);
-        assert!(none.agrees(&opinion("b", 0, &[0]), Dtype::Float32));
-        assert!(!none.agrees(&opinion("b", 0, &[1]), Dtype::Float32));
+        for (units, agrees) in [(0, true), (171_000, true), (172_000, false)] {
+            let other = opinion("b", 0, &[units]);
+            assert_eq!(none.agrees(&other, Dtype::Float32), agrees, "{units}");
+        }
+        // Errors of tokens cancel: twice as much for four.
+        let mut four = opinion("a", 0, &[0]);
+        four.scored = vec![4];
+        for (units, agrees) in [(343_000, true), (344_000, false)] {
+            let mut other = opinion("b", 0, &[units]);
+            other.scored = vec![4];
+            assert_eq!(four.agrees(&other, Dtype::Float32), agrees, "{units}");
+        }
+        assert!(none.agrees(&opinion("b", 0, &[1 << 30]), Dtype::Bfloat16));
+        assert!(!none.agrees(&opinion("b", 0, &[1 << 31]), Dtype::Bfloat16));
+        assert!(!none.agrees(&opinion("a", 0, &[1]), Dtype::Float32), "bits");
     }
 
     #[test]

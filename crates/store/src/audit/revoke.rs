@@ -3,6 +3,7 @@
 use assay_api::{JobId, WorkerId};
 use sqlx::PgConnection;
 
+use super::agreed_elsewhere;
 use crate::StoreError;
 
 /// Takes back what a worker counted for a job, but for what another worker agreed on; and opens
@@ -17,13 +18,14 @@ pub(super) async fn revoke(
 ) -> Result<(), StoreError> {
     // Locked in a statement of its own, before audits of them are looked for: who claims one holds
     // the shard's row, but not the job's. Statements after this one see every such claim.
-    let shards: Vec<i32> = sqlx::query_scalar(
+    let shards: Vec<i32> = sqlx::query_scalar(concat!(
         "select s.index from shards s join attempts a on a.fence = s.fence
-         where s.job_id = $1 and s.state = 'done' and s.audit is distinct from 'agreed'
-           and a.worker_id = $2
+         where s.job_id = $1 and s.state = 'done' and a.worker_id = $2 and not coalesce(",
+        agreed_elsewhere!(),
+        ", false)
          order by s.index
          for no key update of s",
-    )
+    ))
     .bind(job)
     .bind(worker)
     .fetch_all(&mut *tx)
@@ -55,8 +57,8 @@ pub(super) async fn revoke(
     crate::listen::wake_workers(tx).await
 }
 
-/// Puts counted shards back into the queue, as if they had never been counted. The caller holds
-/// their locks.
+/// Puts counted shards back into the queue, as if they had never been counted; audits that their
+/// own worker agreed to are open again. The caller holds the locks of the job and of the shards.
 ///
 /// Their audits end with the count that they are about: a result of one that is live now is late,
 /// and one that has committed has a smaller fence than what will be counted.
@@ -82,13 +84,17 @@ async fn requeue(tx: &mut PgConnection, job: JobId, shards: &[i32]) -> Result<()
         .await?;
     sqlx::query(
         "with counted as (
-             select index, dataset, scored_tokens, seconds, flops from shards
+             select index, dataset, scored_tokens, seconds, flops, audit from shards
              where job_id = $1 and index = any($2)
+         ), opened as (
+             update jobs
+             set audits_left = audits_left + (select count(*) from counted where audit = 'agreed')
+             where id = $1
          ), queued as (
              update shards
              set state = 'queued', fence = null, clusters = null, units = null, scored = null,
                  seconds = null, committed_at = null,
-                 audit = case when audit = 'disputed' then 'wanted' else audit end
+                 audit = case when audit in ('disputed', 'agreed') then 'wanted' else audit end
              where job_id = $1 and index = any($2)
          )
          update datasets d

@@ -1,6 +1,6 @@
 //! What the shards of a job share.
 
-use assay_api::{DatasetRef, Dtype, JobId, Method};
+use assay_api::{DatasetRef, Dtype, JobId, Method, Numerics};
 use assay_scoring::ClusterLayout;
 use sqlx::FromRow;
 
@@ -12,6 +12,8 @@ use crate::{PlanFacts, Store, StoreError};
 pub struct RunContext {
     /// The dtype.
     pub dtype: Dtype,
+    /// Whether a device may compute in another one.
+    pub numerics: Numerics,
     /// Whether the number of every counted token is kept.
     pub token_output: bool,
     /// Names what the speed of a device depends on besides its kind: [`PlanFacts::rate_key`]. None
@@ -41,6 +43,7 @@ pub struct RunDataset {
 #[derive(FromRow)]
 struct JobRow {
     dtype: String,
+    numerics: String,
     token_output: bool,
     rate_key: Option<String>,
     plan: Option<serde_json::Value>,
@@ -61,11 +64,12 @@ impl Store {
     /// # Errors
     /// The database does not answer.
     pub async fn run_context(&self, job: JobId) -> Result<Option<RunContext>, StoreError> {
-        let row: Option<JobRow> =
-            sqlx::query_as("select dtype, token_output, rate_key, plan from jobs where id = $1")
-                .bind(job)
-                .fetch_optional(&self.pool)
-                .await?;
+        let row: Option<JobRow> = sqlx::query_as(
+            "select dtype, numerics, token_output, rate_key, plan from jobs where id = $1",
+        )
+        .bind(job)
+        .fetch_optional(&self.pool)
+        .await?;
         let Some(row) = row else { return Ok(None) };
         let Some(plan) = row.plan else {
             return Ok(None);
@@ -91,6 +95,7 @@ impl Store {
             .collect::<Result<_, StoreError>>()?;
         Ok(Some(RunContext {
             dtype: parse(row.dtype)?,
+            numerics: parse(row.numerics)?,
             token_output: row.token_output,
             rate_key: row.rate_key,
             plan: json(plan)?,

@@ -1,6 +1,6 @@
 //! The claim of a job's planning.
 
-use assay_api::{DatasetRef, Dtype, JobId, Method};
+use assay_api::{DatasetRef, Dtype, JobId, Method, Numerics};
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
@@ -17,10 +17,10 @@ pub struct PlanClaim {
     pub rows: Vec<(DatasetRef, Method)>,
     /// The dtype.
     pub dtype: Dtype,
+    /// Whether a device may compute in another one.
+    pub numerics: Numerics,
     /// Whether the number of every counted token is kept.
     pub token_output: bool,
-    /// Whether numbers of earlier jobs may be taken; [`Store::commit_plan`] decides.
-    pub reuse: bool,
 }
 
 #[derive(FromRow)]
@@ -29,8 +29,8 @@ struct PlanRow {
     id: JobId,
     model: String,
     dtype: String,
+    numerics: String,
     token_output: bool,
-    reuse: bool,
 }
 
 impl Store {
@@ -56,7 +56,7 @@ impl Store {
                  update jobs j
                  set state = 'planning', started_at = coalesce(j.started_at, $5, now())
                  from candidate c where j.id = c.id
-                 returning j.id, j.model, j.dtype, j.token_output, j.reuse
+                 returning j.id, j.model, j.dtype, j.numerics, j.token_output
              ), attempt as (
                  insert into attempts
                      (job_id, kind, worker_id, device, device_kind, started_at, lease_until)
@@ -87,8 +87,8 @@ impl Store {
                 .map(|(source, method)| Ok((json(source)?, json(method)?)))
                 .collect::<Result<_, StoreError>>()?,
             dtype: parse(row.dtype)?,
+            numerics: parse(row.numerics)?,
             token_output: row.token_output,
-            reuse: row.reuse,
         };
         Ok(Some(Claim {
             fence: row.fence,

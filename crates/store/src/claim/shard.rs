@@ -32,6 +32,24 @@ pub struct ShardClaim {
     pub split_depth: u32,
 }
 
+impl ShardClaim {
+    /// Its first micro-batch, as a shard of its own that nobody commits.
+    #[must_use]
+    pub fn beginning(&self) -> Self {
+        let micro_batches: Vec<_> = self.micro_batches.iter().take(1).cloned().collect();
+        let part = micro_batches.len() as f64 / self.micro_batches.len().max(1) as f64;
+        Self {
+            kind: self.kind,
+            index: self.index,
+            dataset: self.dataset,
+            micro_batches,
+            spans_digest: self.spans_digest.clone(),
+            flops: self.flops * part,
+            split_depth: self.split_depth,
+        }
+    }
+}
+
 /// An attempt just inserted, and its shard.
 #[derive(FromRow)]
 pub(crate) struct Claimed {

@@ -205,8 +205,8 @@ async fn sixty_four_workers_count_every_shard_once() {
             assert_eq!(counted, 1, "shard {} of {job}", shard.index);
             assert!(matches!(shard.audit, None | Some(AuditState::Agreed)));
         }
-        let short = share - f64::from(audits);
-        assert!((0.0..1.0).contains(&short), "{audits} audits of {job}");
+        let more = f64::from(audits) - share;
+        assert!((0.0..1.0).contains(&more), "{audits} audits of {job}");
     }
     assert!(all > 10_000);
     println!("{kinds:?}");

@@ -9,6 +9,7 @@ mod crowd;
 mod jobs;
 mod leases;
 mod migrations;
+mod numerics;
 mod performance;
 mod reuse;
 mod rows;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assay_api::{JobId, JobRequest, JobResult, JobState, WorkerId};
+use assay_api::{Dtype, DtypeRequest, JobId, JobRequest, JobResult, JobState, Numerics, WorkerId};
 use assay_store::{Claim, CommitOutcome, NewPlan, ShardOutcome, Work};
 use sqlx::Executor;
 use tokio::task::JoinSet;
@@ -195,6 +195,13 @@ async fn nothing_is_taken_unless_everything_agrees() {
             },
         ),
         (
+            "audits wanted",
+            JobRequest {
+                audit: 0.5,
+                ..request(&["a"])
+            },
+        ),
+        (
             "tokens wanted",
             JobRequest {
                 token_output: true,
@@ -210,12 +217,17 @@ async fn nothing_is_taken_unless_everything_agrees() {
 }
 
 #[tokio::test]
-async fn numbers_of_several_kinds_or_of_splits_stay_where_they_are() {
+async fn numbers_of_several_kinds_or_dtypes_or_of_splits_stay_where_they_are() {
     let ledger = Ledger::fresh().await;
     let (one, two) = (ledger.worker("one").await, ledger.worker("two").await);
     let plan = new_plan(&[A]);
-    for how in ["mixed", "split"] {
-        let job = ledger.job(&["a"]).await;
+    for how in ["mixed", "split", "in its own dtype"] {
+        let adaptive = JobRequest {
+            dtype: DtypeRequest::Bfloat16,
+            numerics: Numerics::Adaptive,
+            ..request(&["a"])
+        };
+        let job = ledger.job_of(&adaptive).await;
         ledger.commit_plan(one, &plan).await;
         assert_eq!(ledger.state(job).await.state, JobState::Running, "{how}");
         let (worker, kind) = match how {
@@ -232,6 +244,7 @@ async fn numbers_of_several_kinds_or_of_splits_stay_where_they_are() {
         }
         let outcome = ShardOutcome {
             split_depth: u32::from(how == "split"),
+            dtype: (how == "in its own dtype").then_some(Dtype::Float32),
             ..compute(&shard)
         };
         let committed = ledger.commit(worker, claim.fence, &outcome).await;

@@ -74,7 +74,7 @@ async fn plan_two_by_two(ledger: &Ledger, worker: WorkerId) {
             ("b.jsonl", Named::Strided, Some(4)),
         ]
     );
-    assert!(claim.reuse && !claim.token_output);
+    assert!(!claim.token_output);
     let inline = &two_by_two().datasets[0];
     assert_eq!(&claim.rows[1].0, inline, "with its documents");
 

@@ -189,6 +189,31 @@ async fn plannings_count_too() {
 }
 
 #[tokio::test]
+async fn a_plan_of_a_worker_out_of_service_is_not_taken() {
+    let ledger = Ledger::fresh().await;
+    let bad = worker(&ledger, "bad", &["test"]).await;
+    let good = worker(&ledger, "good", &["test"]).await;
+    let job = ledger.job(&["a"]).await;
+    let fence = ledger.claim(bad).await.unwrap().fence;
+    sqlx::query(
+        "update workers set out_of_service_at = now(), out_of_service_reason = 'wrong'
+         where id = $1",
+    )
+    .bind(bad)
+    .execute(&mut ledger.database.connect().await)
+    .await
+    .unwrap();
+    let plan = new_plan(&[&[8, 8]]);
+    for _ in 0..2 {
+        let stored = ledger.store.commit_plan(bad, fence, &plan).await;
+        assert!(!stored.unwrap());
+        assert_eq!(ledger.state(job).await.state, JobState::Queued);
+    }
+    ledger.commit_plan(good, &plan).await;
+    assert_eq!(ledger.state(job).await.state, JobState::Running);
+}
+
+#[tokio::test]
 async fn trouble_is_told_of_a_worker() {
     let (ledger, bad, _, _) = scene().await;
     assert_eq!(row(&ledger, bad).await.last_error, None);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use assay_api::{
-    BaselineRequest, DatasetRef, DeviceStatus, Dtype, Job, JobId, JobRequest, Method,
-    MethodRequest, ModelFacts, OneOrMany, TokenizerFacts, WorkerId,
+    BaselineRequest, DatasetRef, DeviceStatus, Dtype, DtypeRequest, Job, JobId, JobRequest, Method,
+    MethodRequest, ModelFacts, Numerics, OneOrMany, TokenizerFacts, WorkerId,
 };
 use assay_scoring::{
     ClusterLayout, Convention, CostModel, DocumentFacts, PlanConstants, Scope, ShardSums, Window,
@@ -80,7 +80,10 @@ impl Ledger {
             idempotency_key: key,
             methods: &request.method.map(resolved),
             datasets: &request.datasets,
-            dtype: Dtype::Float32,
+            dtype: match request.dtype {
+                DtypeRequest::Bfloat16 => Dtype::Bfloat16,
+                _ => Dtype::Float32,
+            },
         };
         self.store.create_job(&new).await.unwrap()
     }
@@ -180,6 +183,7 @@ pub(crate) fn request(datasets: &[&str]) -> JobRequest {
         model: "m".to_owned(),
         datasets: datasets.iter().map(|name| DatasetRef::at(*name)).collect(),
         method: OneOrMany::default(),
+        numerics: Numerics::Uniform,
         dtype: assay_api::DtypeRequest::Auto,
         tags: [("suite".to_owned(), "ledger".to_owned())].into(),
         token_output: false,
@@ -318,6 +322,8 @@ pub(crate) fn compute_by(
         tokens: Vec::new(),
         seconds: 0.5,
         split_depth: shard.split_depth,
+        dtype: None,
+        compared: None,
         claim_seconds: 0.0,
         load_seconds: 0.0,
         commit_seconds: 0.0,

@@ -191,6 +191,37 @@ async fn a_third_worker_that_goes_decides_nothing() {
     );
 }
 
+/// After an outage of the database every worker is silent, until its next renewal.
+#[tokio::test]
+async fn a_third_worker_that_is_silent_is_waited_for() {
+    let ledger = Ledger::fresh().await;
+    let one = worker(&ledger, "one", &["test"]).await;
+    let two = worker(&ledger, "two", &["test"]).await;
+    let three = worker(&ledger, "three", &["test"]).await;
+    let job = planned(&ledger, one, &[8, 8], 1.0).await;
+    for _ in 0..2 {
+        bring(&ledger, one, "test", Primary, 0).await;
+    }
+    let silent_for = async |worker, seconds: f64| {
+        sqlx::query(
+            "update workers set lease_until = now() - make_interval(secs => $2) where id = $1",
+        )
+        .bind(worker)
+        .bind(seconds)
+        .execute(&mut ledger.database.connect().await)
+        .await
+        .unwrap();
+    };
+    silent_for(three, 30.0).await;
+    bring(&ledger, two, "test", Audit, 1).await;
+    ledger.store.reap(None).await.unwrap();
+    assert_eq!(ledger.state(job).await.state, JobState::Running);
+    silent_for(three, 90.0).await;
+    ledger.store.reap(None).await.unwrap();
+    let error = error(&ledger, job).await;
+    assert_eq!(error.code, ErrorCode::AuditDisagrees);
+}
+
 #[tokio::test]
 async fn a_dispute_that_kills_its_workers_is_given_up() {
     let ledger = Ledger::fresh().await;
@@ -290,7 +321,7 @@ async fn a_worker_of_another_kind_does_not_decide_about_bits() {
             continue;
         };
         assert_eq!(
-            shard(&ledger, job, 1).await.audit,
+            shard(&ledger, job, 0).await.audit,
             Some(AuditState::Disputed)
         );
         bring(&ledger, four, "test", Audit, 0).await;

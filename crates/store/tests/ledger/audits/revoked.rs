@@ -6,7 +6,7 @@ use assay_api::{AuditState, JobId, JobRequest, WorkerId};
 use assay_store::{Claimant, CommitOutcome, DeviceRate, ShardOutcome};
 
 use super::{
-    THREE, audited, audits, bring, finish, is_right, outcomes, planned, renew, right, said,
+    THREE, audited, audits, bring, finish, is_right, off, outcomes, planned, renew, right, said,
     shard_of, take, worker,
 };
 use crate::support::{Ledger, RATE_KEY, claimant_of, new_plan, spans};
@@ -250,6 +250,39 @@ async fn tokens_go_back_with_their_shard() {
         .map(|token| token.nll_exact.unwrap().parse::<i64>().unwrap())
         .sum();
     assert_eq!(units.to_string(), crate::support::expected(&[8, 8])[0]);
+}
+
+/// That two devices of a host agree says nothing of the host.
+#[tokio::test]
+async fn what_it_audited_itself_goes_back() {
+    let ledger = Ledger::fresh().await;
+    let wrong = worker(&ledger, "wrong", &["test", "test"]).await;
+    let job = planned(&ledger, wrong, THREE, 1.0).await;
+    for _ in 0..3 {
+        bring(&ledger, wrong, "test", Primary, 1).await;
+    }
+    let second = Claimant {
+        device: "cpu:1",
+        ..claimant_of(wrong, "test")
+    };
+    let (fence, itself) = shard_of(ledger.claim_one(&second).await.unwrap());
+    assert_eq!((itself.kind, itself.index), (Audit, 0));
+    ledger.commit(wrong, fence, &off(&itself, 1)).await;
+    let [agreed, wanted] = [AuditState::Agreed, AuditState::Wanted].map(Some);
+    assert_eq!(audits(&ledger, job).await, [agreed, wanted, wanted]);
+
+    let two = worker(&ledger, "two", &["test"]).await;
+    let three = worker(&ledger, "three", &["test"]).await;
+    bring(&ledger, two, "test", Audit, 0).await;
+    bring(&ledger, three, "test", Audit, 0).await;
+    assert_eq!(audits(&ledger, job).await, [wanted; 3]);
+    assert_eq!(ledger.state(job).await.progress.scored_tokens, 0);
+    for _ in 0..2 {
+        finish(&ledger, two).await;
+        finish(&ledger, three).await;
+    }
+    is_right(&ledger, job, THREE).await;
+    assert_eq!(audits(&ledger, job).await, [agreed; 3]);
 }
 
 #[tokio::test]
