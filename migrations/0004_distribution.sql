@@ -112,6 +112,8 @@ drop index attempts_live_by_lease;
 alter table attempts set (fillfactor = 80);
 -- Whether the baseline is still being measured, and what by.
 create index attempts_solo on attempts (job_id) where solo;
+-- When the first shard of a job was claimed, which everybody asks who looks at the job.
+create index attempts_by_start on attempts (job_id, started_at) where kind <> 'plan';
 -- What a worker did lately: failures in a row, results that came late.
 create index attempts_by_worker on attempts (worker_id, fence);
 

@@ -94,14 +94,18 @@ impl Pool {
 /// everything else, `seconds` of the attempts included: rows of `device_rates` are shared by jobs,
 /// and locked last, in order of the kind.
 pub(crate) async fn learn(tx: &mut PgConnection, fences: &[i64]) -> Result<(), StoreError> {
+    // By their fences alone: a plan made while the ledger was small found them by their outcome,
+    // among all that the job had committed.
     sqlx::query(
-        "with measured as (
+        "with committing as materialized (
+             select * from attempts where fence = any($1)
+         ), measured as (
              select a.device_kind, j.rate_key, sum(s.flops) / sum(a.seconds) as rate,
                     count(*) as shards
-             from attempts a
+             from committing a
              join shards s on s.job_id = a.job_id and s.index = a.shard
              join jobs j on j.id = a.job_id
-             where a.fence = any($1) and a.kind <> 'audit' and a.outcome = 'committed'
+             where a.kind <> 'audit' and a.outcome = 'committed'
                and a.seconds > 0 and s.flops > 0 and j.rate_key is not null
              group by a.device_kind, j.rate_key
          )
