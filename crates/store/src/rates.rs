@@ -79,6 +79,11 @@ impl Pool {
             .then(|| self.rate_with(0.0))
     }
 
+    /// Whether devices of more than one kind are there.
+    pub(crate) fn has_several_kinds(&self) -> bool {
+        self.kinds.iter().filter(|kind| kind.devices > 0).count() > 1
+    }
+
     /// The fastest kind that is there. None if no rate of those is known.
     pub(crate) fn fastest(&self) -> Option<&str> {
         let known = self.kinds.iter().filter(|kind| kind.devices > 0);

@@ -146,7 +146,8 @@ impl Store {
     /// something, queued shards, as many as [`Supply::quota`] says, the largest first; else a
     /// counted shard to audit. If no job has anything: a shard again that another device is slow
     /// with. A job whose baseline is to be measured gives its shards to one device of the fastest
-    /// kind, and nothing to others until that one is done.
+    /// kind, and nothing to others until that one is done, but for the first shard of a kind of
+    /// which nothing is known.
     ///
     /// A worker that failed a shard gets it again only while no other worker is live. One that is
     /// out of service gets nothing.
@@ -238,7 +239,9 @@ impl Store {
         let (key, kind) = (job.rate_key.as_deref(), claimant.device_kind);
         let pool = Pool::read(&self.pool, key, kind, now).await?;
         let rate = claimant.own_rate(key).or_else(|| pool.rate_of(kind));
-        if job.baseline_wanted {
+        // Where there are several kinds, one that is not known shows by its smallest shard what it
+        // can do: a sample of it might take hours, while the others wait.
+        if job.baseline_wanted && (rate.is_some() || !pool.has_several_kinds()) {
             return self.claim_sample(claimant, job, &pool, rate, now).await;
         }
         let supply = Supply {

@@ -133,14 +133,16 @@ macro_rules! take {
 }
 pub(crate) use take;
 
-/// Queued shards of job $6 that worker $1 may take now. A baseline, once measured or not wanted,
-/// stays so: no lock is needed to be sure of it.
+/// Queued shards of job $6 that worker $1 may take now, in these states of its baseline. Once
+/// measured or not wanted it stays so: no lock is needed to be sure of it.
 macro_rules! takeable {
-    () => {
+    ($baseline:literal) => {
         concat!(
             "from shards s join jobs j on j.id = s.job_id
              where s.job_id = $6 and s.state = 'queued' and j.state = 'running'
-               and coalesce(j.baseline_state, 'done') = 'done' and ",
+               and coalesce(j.baseline_state, 'done') in (",
+            $baseline,
+            ") and ",
             in_service!(),
             " and ",
             may_try!("s.errors", "a.job_id = s.job_id and a.shard = s.index"),
@@ -149,7 +151,8 @@ macro_rules! takeable {
 }
 
 impl Store {
-    /// Takes queued shards of a job that needs no baseline, as many as the quota says.
+    /// Takes queued shards of a job that waits for no baseline, as many as the quota says; one
+    /// where it does, and nothing is known of the device.
     pub(super) async fn claim_shards(
         &self,
         claimant: &Claimant<'_>,
@@ -165,7 +168,7 @@ impl Store {
             claimed = sqlx::query_as(take!(
                 "false",
                 "select s.index ",
-                takeable!(),
+                takeable!("'done'"),
                 " and s.flops <= $8
                   order by s.flops desc, s.index
                   limit (
@@ -197,11 +200,13 @@ impl Store {
             .fetch_all(&self.pool)
             .await?;
         }
+        // A device of which nothing is known may also come before the baseline. It may still be at
+        // its shard as another one begins to measure.
         if claimed.is_empty() && quota.largest.is_finite() {
             claimed = sqlx::query_as(take!(
                 "false",
                 "select s.index ",
-                takeable!(),
+                takeable!("'done', 'wanted'"),
                 " order by s.flops, s.index desc
                   limit 1
                   for no key update of s skip locked"

@@ -142,13 +142,37 @@ async fn the_sample_is_ten_seconds_of_work() {
     assert_eq!(all.len(), 2);
 }
 
+/// The first that comes may be a hundred times slower than the others: it would measure for hours.
 #[tokio::test]
-async fn any_device_measures_where_no_rate_is_known() {
+async fn kinds_of_unknown_rate_show_what_they_can_before_one_measures() {
     let ledger = Ledger::fresh().await;
     let one = ledger.worker_with("one", &["a"]).await;
     let two = ledger.worker_with("two", &["b"]).await;
-    measured(&ledger, one, &hundred()).await;
-    assert_eq!(claim(&ledger, &device(two, "b", None)).await.len(), 5);
+    let job = measured(&ledger, one, &hundred()).await;
+    let of_one = claim(&ledger, &device(one, "a", None)).await;
+    assert_eq!(flops(&of_one), [5.0], "the smallest");
+    let of_two = claim(&ledger, &device(two, "b", None)).await;
+    assert_eq!(flops(&of_two), [5.0]);
+    assert_eq!(state(&ledger, job).await.state.as_deref(), Some("wanted"));
+    // The kind that is known first measures.
+    count(&ledger, two, of_two).await;
+    let sample = claim(&ledger, &device(two, "b", None)).await;
+    assert_eq!(sample.len(), 4);
+    let measuring = state(&ledger, job).await;
+    assert_eq!(measuring.state.as_deref(), Some("running"));
+    count(&ledger, one, of_one).await;
+    assert!(claim(&ledger, &device(one, "a", None)).await.is_empty());
+    count(&ledger, two, sample).await;
+    assert_eq!(state(&ledger, job).await.state.as_deref(), Some("done"));
+}
+
+#[tokio::test]
+async fn any_device_measures_where_no_rate_is_known() {
+    let ledger = Ledger::fresh().await;
+    ledger.worker_with("one", &["a"]).await;
+    let two = ledger.worker_with("two", &["a"]).await;
+    measured(&ledger, two, &hundred()).await;
+    assert_eq!(claim(&ledger, &device(two, "a", None)).await.len(), 5);
 }
 
 #[tokio::test]
