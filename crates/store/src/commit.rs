@@ -333,8 +333,8 @@ async fn commit_attempt(
     };
     sqlx::query(
         "update attempts
-         set outcome = 'committed', finished_at = clock_timestamp(), computed_tokens = $2, seconds = $3,
-             claim_seconds = $4, load_seconds = $5, commit_seconds = $6, split_depth = $7,
+         set outcome = 'committed', finished_at = clock_timestamp(), computed_tokens = $2,
+             seconds = $3, claim_seconds = $4, load_seconds = $5, commit_seconds = $6, split_depth = $7,
              clusters = $8, units = $9, scored = $10, dtype = $11, compared_tokens = $12,
              difference = $13, difference_squares = $14
          where fence = $1",

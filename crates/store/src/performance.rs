@@ -48,6 +48,17 @@ struct DeviceRow {
     solo: Option<f64>,
 }
 
+/// When the device of the attempt `a` began to compute what was counted; null where a version that
+/// kept no account of time counted it. A macro, because sqlx takes statements as literals only.
+macro_rules! began {
+    () => {
+        "case when a.seconds + a.commit_seconds is not null then greatest(
+             a.started_at,
+             a.finished_at - make_interval(secs => a.seconds + a.commit_seconds)
+         ) end"
+    };
+}
+
 /// What the ledger knows of the speed of a job. Null, rather than wrong, where it does not know.
 pub(crate) async fn read(tx: &mut PgConnection, job: JobId) -> Result<Performance, StoreError> {
     let row: JobRow = sqlx::query_as(
@@ -68,15 +79,14 @@ pub(crate) async fn read(tx: &mut PgConnection, job: JobId) -> Result<Performanc
     .fetch_one(&mut *tx)
     .await?;
     let measured: Option<BaselineFacts> = row.baseline_result.map(json).transpose()?;
-    let phase: Phase = sqlx::query_as(
+    let phase: Phase = sqlx::query_as(concat!(
         "select coalesce(sum(s.flops), 0) as flops,
-                extract(epoch from max(a.finished_at) - min(greatest(
-                    a.started_at,
-                    a.finished_at - make_interval(secs => a.seconds + a.commit_seconds)
-                )) filter (where a.seconds + a.commit_seconds is not null))::double precision as seconds
-         from attempts a join shards s on s.job_id = a.job_id and s.index = a.shard
-         where a.job_id = $1 and a.outcome = 'committed' and not (a.solo and $2)",
-    )
+                    extract(epoch from max(a.finished_at) - min(",
+        began!(),
+        "))::double precision as seconds
+             from attempts a join shards s on s.job_id = a.job_id and s.index = a.shard
+             where a.job_id = $1 and a.outcome = 'committed' and not (a.solo and $2)"
+    ))
     .bind(job)
     .bind(measured.is_some())
     .fetch_one(&mut *tx)
@@ -227,23 +237,22 @@ async fn worker_seconds(
     job: JobId,
     measured: bool,
 ) -> Result<Option<Spread>, StoreError> {
-    let seconds: Vec<f64> = sqlx::query_scalar(
+    let seconds: Vec<f64> = sqlx::query_scalar(concat!(
         "with counted as (
-             select worker_id, finished_at,
-                    case when seconds + commit_seconds is not null then greatest(
-                        started_at, finished_at - make_interval(secs => seconds + commit_seconds)
-                    ) end as began
-             from attempts
-             where job_id = $1 and shard is not null and outcome = 'committed'
-               and not (solo and $2)
+             select a.worker_id, a.finished_at, ",
+        began!(),
+        " as began
+             from attempts a
+             where a.job_id = $1 and a.shard is not null and a.outcome = 'committed'
+               and not (a.solo and $2)
          )
          select extract(epoch from
              max(finished_at) - (select min(began) from counted))::double precision
          from counted
          where (select min(began) from counted) is not null
          group by worker_id
-         order by 1",
-    )
+         order by 1"
+    ))
     .bind(job)
     .bind(measured)
     .fetch_all(tx)

@@ -161,25 +161,21 @@ impl Store {
             // The answer to an earlier call was lost on its way.
             return Ok(outcome == "committed");
         }
+        sqlx::query(
+            "update attempts
+             set outcome = case when $2 then 'released' else 'committed' end::attempt_outcome,
+                 finished_at = clock_timestamp()
+             where fence = $1",
+        )
+        .bind(fence)
+        .bind(attempt.out_of_service)
+        .execute(&mut *tx)
+        .await?;
         if attempt.out_of_service {
-            sqlx::query(
-                "update attempts set outcome = 'released', finished_at = clock_timestamp()
-                 where fence = $1",
-            )
-            .bind(fence)
-            .execute(&mut *tx)
-            .await?;
             end::put_back(&mut tx, job, &[None]).await?;
             tx.commit().await?;
             return Ok(false);
         }
-        sqlx::query(
-            "update attempts set outcome = 'committed', finished_at = clock_timestamp()
-             where fence = $1",
-        )
-        .bind(fence)
-        .execute(&mut *tx)
-        .await?;
         // The numbers of single tokens are kept by no earlier job in a form to be taken.
         let planned: Option<Planned> = sqlx::query_as(
             "update jobs set state = 'running', plan = $2, rate_key = $3

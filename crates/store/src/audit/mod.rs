@@ -52,8 +52,8 @@ async fn opinions(
 ) -> Result<Option<(Opinion, Vec<Opinion>, Dtype)>, StoreError> {
     // An audit that is older than the count would be one of an earlier count: see `revoke`.
     let counted: Option<Counted> = sqlx::query_as(
-        "select j.dtype, c.worker_id, w.name as worker, c.device, c.device_kind, c.dtype as own_dtype, s.split_depth,
-                s.clusters, s.units, s.scored
+        "select j.dtype, c.worker_id, w.name as worker, c.device, c.device_kind,
+                c.dtype as own_dtype, s.split_depth, s.clusters, s.units, s.scored
          from shards s
          join jobs j on j.id = s.job_id
          join attempts c on c.fence = s.fence
@@ -70,8 +70,8 @@ async fn opinions(
         return Ok(None);
     };
     let audits = sqlx::query_as(
-        "select a.worker_id, w.name as worker, a.device, a.device_kind, a.dtype as own_dtype, a.split_depth,
-                a.clusters, a.units, a.scored
+        "select a.worker_id, w.name as worker, a.device, a.device_kind,
+                a.dtype as own_dtype, a.split_depth, a.clusters, a.units, a.scored
          from attempts a
          join workers w on w.id = a.worker_id
          join shards s on s.job_id = a.job_id and s.index = a.shard
