@@ -17,9 +17,10 @@ use crate::precision::{FastDtypes, Precision};
 use crate::rate::duration;
 use crate::shard::{Interrupted, ShardWork, run_shard};
 
-/// Bytes of weights a second that loading is expected to take in. Reading them from a busy network
-/// disk may be slower; a device is hung only at a tenth of it, and after the patience.
-const LOAD_RATE: f64 = 2e8;
+/// Bytes of weights a second, as they lie in memory, that loading is expected to take in. The files
+/// may hold twice as many, on a busy network disk: a device is hung only at a tenth of it, and after
+/// the patience.
+const LOAD_RATE: f64 = 1e8;
 
 /// The answer to a shard.
 pub(crate) struct Ran {
@@ -225,9 +226,7 @@ impl Computer {
                 let digest = job.digest.clone();
                 let bytes = weight_bytes(&job.checkpoint, dtype);
                 self.budget.check_weights(bytes)?;
-                // The files may hold more, or fewer, bytes for a weight.
-                let longest = duration(2.0 * bytes as f64, LOAD_RATE);
-                work.lease.advance(longest, None);
+                work.lease.advance(duration(bytes as f64, LOAD_RATE), None);
                 self.faults.before_load();
                 tracing::info!(device = %self.spec, digest, dtype = dtype.as_str(), "loading");
                 let decoder = Decoder::load(&job.checkpoint, dtype, tch_device(&self.spec))?;
