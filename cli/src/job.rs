@@ -48,7 +48,7 @@ pub(crate) struct JobArgs {
     /// Before jobs of a lower priority, -100 to 100 [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// Share of the job that another worker computes again, 0 to 1 [default: 0]
+    /// Share of the shards that another worker computes again, 0 to 1 [default: 0]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     audit: Option<f64>,
     /// Whether one device computes a sample alone first, for the speed-up [default: auto]

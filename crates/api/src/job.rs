@@ -52,9 +52,9 @@ pub struct JobRequest {
     #[serde(default, skip_serializing_if = "is_default")]
     #[schema(minimum = -100, maximum = 100)]
     pub priority: i32,
-    /// The share of the shards, 0 to 1 and rounded up, that another worker computes again. Where two workers
-    /// disagree a third one decides; the worker that is found wrong computes nothing more, and
-    /// its shards of the job are computed again.
+    /// The share of the shards, 0 to 1 and rounded up, that another worker computes again. Where
+    /// two workers disagree a third one decides; the worker that is found wrong computes nothing
+    /// more, and its shards of the job are computed again.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schema(minimum = 0, maximum = 1)]
     pub audit: f64,

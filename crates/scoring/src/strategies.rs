@@ -40,8 +40,8 @@ pub struct Comparison {
     pub strategies: Vec<(Strategy, Vec<f64>)>,
 }
 
-/// Compares the strategies for the job of `scopes`, of which these are the plans, on devices of these floating-point operations
-/// per second, each above 0. There must be at least one.
+/// Compares the strategies for the job of `scopes`, of which these are the plans, on devices of
+/// these floating-point operations per second, each above 0. There must be at least one.
 ///
 /// [`Strategy::Dynamic`] is [`simulate`]d with the plan that the job would run by, for devices that
 /// all start at once and stay equally fast; equally fast ones are of one kind. The others compute

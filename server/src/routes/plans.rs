@@ -26,7 +26,8 @@ use crate::validate::resolve_plan;
     request_body(
         content = PlanRequest,
         description = "A job as `POST /jobs` takes it, and at most 4096 devices in all. How the \
-            job is to be run (`priority`, `audit`, `baseline`, `reuse`, `numerics`) changes nothing here.",
+            job is to be run (`priority`, `audit`, `baseline`, `reuse`, `numerics`) changes nothing \
+            here.",
         example = json!({
             "job": {
                 "model": "SmolLM2-135M-Instruct.Q4_1.gguf",
