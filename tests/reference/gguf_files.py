@@ -1,0 +1,368 @@
+"""Makes ../fixtures/gguf: fixtures as GGUF files, laid out as llama.cpp's converter lays them out.
+
+    pip install torch==2.11.0 transformers==5.24.0 gguf==0.19.0
+    python gguf_files.py
+
+Written without any code of this project. Names of tensors and keys are those of the public gguf
+package; which of them a file has, and how a weight is stored, are facts of
+convert_hf_to_gguf.py. The values are those of the fixture, so its own expected.json holds.
+
+Some of what a config.json can say has no place in a GGUF file. Where a fixture says such a thing,
+a checkpoint that does not is made beside the files, with an expected.json by transformers.
+../fixtures/README.md says what is in these.
+"""
+
+import json
+import math
+import pathlib
+import shutil
+
+import gguf
+import numpy
+import safetensors.torch
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+FIXTURES = pathlib.Path(__file__).resolve().parent / "../fixtures"
+FILES = FIXTURES / "gguf"
+TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
+
+# Name of the file, its architecture, and its checkpoint.
+CASES = {
+    "llama": ("LLAMA", "llama_gqa"),
+    "llama3": ("LLAMA", "llama31_rope"),
+    "llama_bf16": ("LLAMA", "bf16_llama"),
+    "qwen2": ("QWEN2", "qwen2"),
+    "qwen3": ("QWEN3", "qwen3"),
+    "gemma2": ("GEMMA2", "gguf/gemma2"),
+    "gemma3": ("GEMMA3", "gguf/gemma3"),
+    "gemma3_keys": ("GEMMA3", "gguf/gemma3_keys"),
+    "phi3": ("PHI3", "phi3"),
+    "phi3_longrope": ("PHI3", "gguf/phi3_longrope"),
+    "gpt2": ("GPT2", "gpt2"),
+}
+
+LONGROPE = {
+    "type": "longrope",
+    "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
+    "long_factor": [1.5, 2.0, 3.0, 5.0, 8.0, 12.0],
+}
+# Name of the checkpoint, the one its tokenizer, windows and, where they fit, weights are from, and
+# what its config.json says else. The scale of attention is always that of head_dim in a file.
+# Without keys of its own a gemma3 file has a full layer in six, and a local base of 10000.
+OWN = {
+    "gemma2": ("gemma2", {"query_pre_attn_scalar": 16}),
+    "gemma3": ("gemma3", {
+        "num_hidden_layers": 7, "hidden_size": 32, "intermediate_size": 64,
+        "query_pre_attn_scalar": 16, "rope_local_base_freq": 10000.0,
+        "sliding_window_pattern": 6, "torch_dtype": "float16",
+    }),
+    "gemma3_keys": ("gguf/gemma3", {
+        "rope_local_base_freq": 300.0, "sliding_window_pattern": 3,
+    }),
+    # The three windows are shorter than, as long as, and longer than the original context.
+    "phi3_longrope": ("phi3", {
+        "original_max_position_embeddings": 64, "rope_scaling": LONGROPE, "sliding_window": None,
+    }),
+}
+# What changes the total of the single window by more than SHOWS, when config.json says this.
+MISTAKES = {
+    "gemma2": {"query_scale": {"query_pre_attn_scalar": 40}},
+    "gemma3": {
+        "local_base": {"rope_local_base_freq": 1000.0},
+        "global_base": {"rope_theta": 10000.0},
+        "pattern": {"sliding_window_pattern": 5},
+        "scaling_ignored": {"rope_scaling": None},
+        "window_plus1": {"sliding_window": 21},
+        "query_scale": {"query_pre_attn_scalar": 32},
+    },
+    "gemma3_keys": {
+        "local_base": {"rope_local_base_freq": 10000.0},
+        "pattern": {"sliding_window_pattern": 6},
+        "scaling_ignored": {"rope_scaling": None},
+    },
+    "phi3_longrope": {
+        "short_factors": {"rope_scaling": LONGROPE | {"long_factor": LONGROPE["short_factor"]}},
+        "scaling_ignored": {"rope_scaling": None},
+        "attention_factor": {"rope_scaling": LONGROPE | {"attention_factor": 1.0}},
+    },
+}
+SHOWS = 1e-3
+
+# Key by its method of GGUFWriter, and the field of the config that it takes.
+SIZES = [
+    ("context_length", "max_position_embeddings"), ("embedding_length", "hidden_size"),
+    ("block_count", "num_hidden_layers"), ("feed_forward_length", "intermediate_size"),
+    ("head_count", "num_attention_heads"), ("head_count_kv", "num_key_value_heads"),
+    ("layer_norm_rms_eps", "rms_norm_eps"),
+]
+HEADS = [("key_length", "head_dim"), ("value_length", "head_dim")]
+KEYS = {
+    "LLAMA": [*SIZES, *HEADS, ("vocab_size", "vocab_size"), ("rope_dimension_count", "head_dim")],
+    "QWEN2": SIZES,
+    "QWEN3": [*SIZES, *HEADS],
+    "GEMMA2": [
+        *SIZES, *HEADS, ("sliding_window", "sliding_window"),
+        ("attn_logit_softcapping", "attn_logit_softcapping"),
+        ("final_logit_softcapping", "final_logit_softcapping"),
+    ],
+    "GEMMA3": [*SIZES, *HEADS, ("sliding_window", "sliding_window")],
+    "PHI3": [*SIZES, ("rope_scaling_orig_ctx_len", "original_max_position_embeddings")],
+    "GPT2": [
+        ("context_length", "n_positions"), ("embedding_length", "n_embd"),
+        ("block_count", "n_layer"), ("head_count", "n_head"),
+        ("layer_norm_eps", "layer_norm_epsilon"),
+    ],
+}
+# Name of the pre-tokenizer by a part of what tokenizer.json has as its pattern.
+PRE_TOKENIZERS = [(r"\p{N}{1,3}|", "llama-bpe"), (r"\p{N}|", "qwen2"), ("", "gpt-2")]
+
+
+def config_of(path):
+    return AutoConfig.from_pretrained(FIXTURES / path)
+
+
+def tensors_of(path):
+    return safetensors.torch.load_file(FIXTURES / path / "model.safetensors")
+
+
+def model_of(path, **changes):
+    fields = json.loads((FIXTURES / path / "config.json").read_text()) | changes
+    config = AutoConfig.for_model(fields.pop("model_type"), **fields)
+    return AutoModelForCausalLM.from_pretrained(
+        FIXTURES / path, config=config, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+
+
+@torch.no_grad()
+def nlls(model, ids):
+    logits = model(torch.tensor([ids])).logits[0, :-1].double()
+    return (-logits.log_softmax(-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]).tolist()
+
+
+def total(path, ids, **changes):
+    return sum(nlls(model_of(path, **changes), ids))
+
+
+# Checkpoints of our own.
+
+def random_weights(path):
+    """Of the shapes that the config asks for, large enough for a mistake to show."""
+    generator = torch.Generator().manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config_of(path))
+    weights = {}
+    for name, weight in sorted(model.named_parameters()):
+        noise = torch.randn(weight.shape, generator=generator)
+        if weight.dim() == 1:
+            # One is added to these. Attention is made sharp, and a large part of what is added up.
+            more = {"q_norm": 1.5, "k_norm": 1.5, "post_attention_layernorm": 2}
+            noise = 0.3 * noise + sum(more[part] for part in more if part in name)
+        else:
+            noise *= 0.5 if "embed" in name else weight.shape[1] ** -0.5
+        weights[name] = noise.half()
+    return weights
+
+
+def make_checkpoint(case):
+    base, changes = OWN[case]
+    path = FILES / case
+    path.mkdir(parents=True, exist_ok=True)
+    for name in TOKENIZER:
+        shutil.copyfile(FIXTURES / base / name, path / name)
+    config = json.loads((FIXTURES / base / "config.json").read_text()) | changes
+    (path / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    weights = random_weights(path) if "hidden_size" in changes else tensors_of(base)
+    safetensors.torch.save_file(weights, path / "model.safetensors", {"format": "pt"})
+
+    reference = json.loads((FIXTURES / base / "expected.json").read_text())
+    windows = reference["windows"]
+    model = model_of(path)
+
+    def scored(ids):
+        values = nlls(model, ids)
+        return {
+            "length": len(ids),
+            "ids": ids,
+            "nll_f32": [float(f"{value:.10g}") for value in values],
+            "total_f32": sum(values),
+        }
+
+    single = scored(windows["single"]["ids"])
+    changes = {
+        name: abs(total(path, single["ids"], **mistake) / single["total_f32"] - 1)
+        for name, mistake in MISTAKES[case].items()
+    }
+    print(case, changes, flush=True)
+    assert min(changes.values()) > SHOWS, changes
+    (path / "expected.json").write_text(written({
+        "made_by": "reference/gguf_files.py",
+        "versions": {"transformers": transformers.__version__, "torch": torch.__version__},
+        "tokens": reference["tokens"],
+        "windows": {
+            "single": single,
+            "batch": [scored(window["ids"]) for window in windows["batch"]],
+        },
+        "sensitivity": {name: float(f"{change:.4g}") for name, change in changes.items()},
+    }) + "\n")
+
+
+def written(value, depth=0):
+    """JSON with a list of numbers on a line."""
+    inner, lists = " " * (depth + 1), isinstance(value, list) and isinstance(value[0], dict)
+    if not lists and not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    if lists:
+        items = (f"{inner}{written(item, depth + 1)}" for item in value)
+    else:
+        items = (f"{inner}{json.dumps(key)}: {written(item, depth + 1)}"
+                 for key, item in value.items())
+    opening, closing = "[]" if lists else "{}"
+    return f"{opening}\n" + ",\n".join(items) + f"\n{' ' * depth}{closing}"
+
+
+# Files.
+
+def adjacent_pairs(weight, heads):
+    """Rows of each head in the order that rotates neighbours, not the two halves, together."""
+    return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+def stored(arch, config, name, weight):
+    """The weight in the layout of the file, or none if the file does not have it."""
+    if name.endswith((".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")):
+        return None
+    if arch == "LLAMA" and name.endswith("q_proj.weight"):
+        return adjacent_pairs(weight, config.num_attention_heads)
+    if arch == "LLAMA" and name.endswith("k_proj.weight"):
+        return adjacent_pairs(weight, config.num_key_value_heads)
+    if arch in ("GEMMA2", "GEMMA3") and name.endswith("norm.weight"):
+        return weight.float() + 1
+    if arch == "GPT2" and name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
+        return weight.T
+    return weight
+
+
+def quantization(name, weight):
+    types = gguf.GGMLQuantizationType
+    sixteen = {torch.float16: types.F16, torch.bfloat16: types.BF16}
+    # Vectors, norms and learned positions are never narrower.
+    narrow = weight.dim() > 1 and not name.endswith("_norm.weight") and "position" not in name
+    return sixteen.get(weight.dtype, types.F32) if narrow else types.F32
+
+
+def llama3_factors(config, rope):
+    """What the frequencies are divided by (Llama 3.1's scaling)."""
+    head = config.head_dim
+    lengths = 2 * math.pi * rope["rope_theta"] ** (torch.arange(0, head, 2).double() / head)
+    original, low, high = (
+        rope[key]
+        for key in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
+    )
+    # 0 for wavelengths that are scaled in full, 1 for those that are not.
+    smooth = ((original / lengths - low) / (high - low)).clamp(0, 1)
+    return (1 / ((1 - smooth) / rope["factor"] + smooth)).float()
+
+
+def write_rope(writer, arch, config):
+    """The keys of the rotary embedding, and the tensors some kinds of it have."""
+    # A gemma2 file has none of these: all of its models have the default.
+    if arch in ("GPT2", "GEMMA2"):
+        return
+    parameters = config.rope_parameters
+    rope = parameters.get("full_attention", parameters)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    tensors = {}
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    elif rope["rope_type"] == "llama3":
+        tensors = {gguf.MODEL_TENSOR.ROPE_FREQS: llama3_factors(config, rope)}
+    elif rope["rope_type"] == "longrope":
+        original = config.original_max_position_embeddings
+        stretch = math.log(config.max_position_embeddings / original)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + stretch / math.log(original)))
+        tensors = {
+            gguf.MODEL_TENSOR.ROPE_FACTORS_LONG: torch.tensor(rope["long_factor"]),
+            gguf.MODEL_TENSOR.ROPE_FACTORS_SHORT: torch.tensor(rope["short_factor"]),
+        }
+    for tensor, factors in tensors.items():
+        writer.add_tensor(f"{gguf.TENSOR_NAMES[tensor]}.weight", factors.float().numpy())
+
+
+def write_keys(writer, case, arch, config):
+    for key, field in KEYS[arch]:
+        getattr(writer, f"add_{key}")(getattr(config, field))
+    if arch == "GPT2":
+        writer.add_feed_forward_length(4 * config.n_embd)
+    if arch == "PHI3":
+        writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+        writer.add_sliding_window(config.sliding_window or 0)
+    if case == "gemma3_keys":
+        writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+        writer.add_sliding_window_pattern(OWN[case][1]["sliding_window_pattern"])
+
+
+def write_tokenizer(writer, path, size):
+    """All fixtures have byte-level BPE, whatever the models they stand for have."""
+    tokenizer = json.loads((FIXTURES / path / "tokenizer.json").read_text())
+    pattern = json.dumps(tokenizer["pre_tokenizer"]).replace("\\\\", "\\")
+    tokens, types = [f"[PAD{index}]" for index in range(size)], [gguf.TokenType.UNUSED] * size
+    for token, index in tokenizer["model"]["vocab"].items():
+        tokens[index], types[index] = token, gguf.TokenType.NORMAL
+    for token in tokenizer["added_tokens"]:
+        kind = gguf.TokenType.CONTROL if token["special"] else gguf.TokenType.USER_DEFINED
+        tokens[token["id"]], types[token["id"]] = token["content"], kind
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(next(name for part, name in PRE_TOKENIZERS if part in pattern))
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    special = gguf.SpecialVocab(FIXTURES / path, load_merges=True, n_vocab=size)
+    special.add_to_gguf(writer, quiet=True)
+
+
+def write_file(case, arch, path):
+    config, tensors = config_of(path), tensors_of(path)
+    architecture = gguf.MODEL_ARCH[arch]
+    writer = gguf.GGUFWriter(FILES / f"{case}.gguf", gguf.MODEL_ARCH_NAMES[architecture])
+    writer.add_type(gguf.GGUFType.MODEL)
+    writer.add_name(case)
+    write_keys(writer, case, arch, config)
+    dtypes = {weight.dtype for weight in tensors.values()}
+    kinds = gguf.LlamaFileType
+    writer.add_file_type(
+        kinds.MOSTLY_F16 if torch.float16 in dtypes
+        else kinds.MOSTLY_BF16 if torch.bfloat16 in dtypes
+        else kinds.ALL_F32
+    )
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    write_tokenizer(writer, path, config.vocab_size)
+    write_rope(writer, arch, config)
+    names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
+    for name, weight in tensors.items():
+        weight = stored(arch, config, name, weight)
+        if weight is None:
+            continue
+        name = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        kind = quantization(name, weight)
+        values = numpy.ascontiguousarray(weight.float().numpy())
+        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main():
+    torch.set_num_threads(1)
+    FILES.mkdir(exist_ok=True)
+    for case in OWN:
+        make_checkpoint(case)
+    for case, (arch, path) in CASES.items():
+        write_file(case, arch, path)
+    (FILES / "expected.json").write_text(json.dumps({
+        case: path for case, (_, path) in CASES.items()
+    }, indent=1) + "\n")
+
+
+main()
