@@ -1,11 +1,12 @@
 """Makes ../fixtures/gguf: fixtures as GGUF files, laid out as llama.cpp's converter lays them out.
 
-    pip install torch==2.11.0 transformers==5.24.0 gguf==0.19.0
+    pip install torch==2.11.0 transformers==5.24.0 gguf==0.19.0 accelerate
     python gguf_files.py
 
 Written without any code of this project. Names of tensors and keys are those of the public gguf
 package; which of them a file has, and how a weight is stored, are facts of
-convert_hf_to_gguf.py. The values are those of the fixture, so its own expected.json holds.
+convert_hf_to_gguf.py. The values are those of the fixture, so its own expected.json holds; that
+transformers finds them in the file again, given the config, is asserted.
 
 Some of what a config.json can say has no place in a GGUF file. Where a fixture says such a thing,
 a checkpoint that does not is made beside the files, with an expected.json by transformers.
@@ -89,6 +90,8 @@ MISTAKES = {
     },
 }
 SHOWS = 1e-3
+# Nats of a token that may differ by rounding only.
+SAME = 1e-5
 
 # Key by its method of GGUFWriter, and the field of the config that it takes.
 SIZES = [
@@ -353,6 +356,28 @@ def write_file(case, arch, path):
     writer.close()
 
 
+def read_back(case, path):
+    """Asserts that transformers, which knows the layouts too, computes what the fixture says."""
+    model = AutoModelForCausalLM.from_pretrained(
+        FILES, gguf_file=f"{case}.gguf", config=config_of(path), dtype=torch.float32,
+        attn_implementation="eager",
+    ).eval()
+    windows = json.loads((FIXTURES / path / "expected.json").read_text())["windows"]
+    for window in [windows["single"], *windows["batch"]]:
+        expected = torch.tensor(window["nll_f32"]).double()
+        found = torch.tensor(nlls(model, window["ids"])).double()
+        assert (found - expected).abs().max() < SAME, case
+    # It takes these from the config instead.
+    reader = gguf.GGUFReader(FILES / f"{case}.gguf")
+    tensors = {tensor.name: torch.tensor(tensor.data) for tensor in reader.tensors}
+    if (factors := tensors.get("rope_freqs.weight")) is not None:
+        base, head = model.config.rope_parameters["rope_theta"], model.config.head_dim
+        frequencies = base ** -(torch.arange(0, head, 2) / head) / factors
+        torch.testing.assert_close(model.model.rotary_emb.inv_freq, frequencies)
+    if factor := reader.get_field("phi3.rope.scaling.attn_factor"):
+        assert abs(factor.contents() - model.model.rotary_emb.attention_scaling) < SAME
+
+
 def main():
     torch.set_num_threads(1)
     FILES.mkdir(exist_ok=True)
@@ -360,6 +385,7 @@ def main():
         make_checkpoint(case)
     for case, (arch, path) in CASES.items():
         write_file(case, arch, path)
+        read_back(case, path)
     (FILES / "expected.json").write_text(json.dumps({
         case: path for case, (_, path) in CASES.items()
     }, indent=1) + "\n")
