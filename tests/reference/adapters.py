@@ -11,9 +11,7 @@ expected.json: eager attention, log-softmax in float64 from the float32 logits.
 """
 
 import itertools
-import json
 import os
-import pathlib
 
 import peft
 import safetensors.torch
@@ -22,7 +20,8 @@ import transformers
 from peft import IA3Config, LoraConfig, PeftModel, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
-FIXTURES = pathlib.Path(__file__).resolve().parent / "../fixtures"
+from windows import FIXTURES, expected, nlls, relative, scored, write_expected
+
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 LINEAR = [*ATTENTION, "gate_proj", "up_proj", "down_proj"]
 # An adapter that changes a total by less would not show when it is left out.
@@ -73,7 +72,7 @@ MERGED = {
     }),
     "gpt2": ("gpt2", {"target_modules": ["c_attn", "c_proj", "c_fc"], "fan_in_fan_out": True}),
     "phi3": ("phi3", {"target_modules": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]}),
-    "qwen2_bias": ("qwen2", {"target_modules": ["q_proj", "k_proj", "v_proj"], "bias": "all"}),
+    "qwen2_bias": ("qwen2", {"target_modules": ["q_proj", "o_proj"], "bias": "all"}),
     "qwen2_lora_bias": ("qwen2", {"target_modules": ["q_proj", "o_proj"], "bias": "lora_only"}),
     "bf16": ("bf16_llama", {"target_modules": LINEAR}),
     "all_linear": ("llama_gqa", {"target_modules": "all-linear"}),
@@ -134,18 +133,8 @@ def save(model, path):
     (path / "adapter_model.safetensors").chmod(0o644)
 
 
-@torch.no_grad()
-def nlls(model, ids):
-    logits = model(torch.tensor([ids])).logits[0, :-1].double()
-    return (-logits.log_softmax(-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]).tolist()
-
-
 def adapted(base, path):
     return PeftModel.from_pretrained(base_model(base), path).eval()
-
-
-def relative(total, reference):
-    return abs(total - reference) / abs(reference)
 
 
 def weakest_tensor(base, path, ids, total):
@@ -166,30 +155,14 @@ def weakest_tensor(base, path, ids, total):
     return {"name": name, "change": float(f"{changes[name]:.4g}")}
 
 
-def scored(ids, values):
-    return {
-        "length": len(ids),
-        "ids": ids,
-        "nll_f32": [float(f"{value:.10g}") for value in values],
-        "total_f32": sum(values),
-    }
-
-
-def windows_of(model, windows):
-    return {
-        "single": scored(windows["single"]["ids"], nlls(model, windows["single"]["ids"])),
-        "batch": [scored(part["ids"], nlls(model, part["ids"])) for part in windows["batch"]],
-    }
-
-
 def reference(base, path):
     """The NLLs of the merged model, or none where a part of the adapter would hardly be missed."""
-    windows = json.loads((FIXTURES / base / "expected.json").read_text())["windows"]
+    windows = expected(base)["windows"]
     ids, total = windows["single"]["ids"], windows["single"]["total_f32"]
     # The base itself comes out as its own reference says.
     assert relative(sum(nlls(base_model(base), ids)), total) < SAME, base
-    merged = windows_of(adapted(base, path).merge_and_unload(), windows)
-    beside = windows_of(adapted(base, path), windows)
+    merged = scored(adapted(base, path).merge_and_unload(), windows)
+    beside = scored(adapted(base, path), windows)
     merged_total = merged["single"]["total_f32"]
     change = relative(merged_total, total)
     weakest = weakest_tensor(base, path, ids, merged_total)
@@ -202,24 +175,6 @@ def reference(base, path):
         return result | {"windows_unmerged": beside}
     assert relative(beside["single"]["total_f32"], merged_total) < SAME
     return result
-
-
-def written(value, depth=0):
-    """JSON with a list of numbers on a line."""
-    inner, lists = " " * (depth + 1), isinstance(value, list) and isinstance(value[0], dict)
-    if not lists and not isinstance(value, dict):
-        return json.dumps(value)
-    if lists:
-        items = (f"{inner}{written(item, depth + 1)}" for item in value)
-    else:
-        items = (f"{inner}{json.dumps(key)}: {written(item, depth + 1)}"
-                 for key, item in value.items())
-    opening, closing = "[]" if lists else "{}"
-    return f"{opening}\n" + ",\n".join(items) + f"\n{' ' * depth}{closing}"
-
-
-def write(path, value):
-    (path / "expected.json").write_text(written(value) + "\n")
 
 
 def make(case, base, config, seed=0, dtype=torch.float32):
@@ -248,18 +203,19 @@ def main():
     header = {"made_by": "reference/adapters.py", "versions": VERSIONS}
     for case, (base, arguments) in MERGED.items():
         path, result = merged_case(case, base, arguments)
-        write(path, header | result)
+        write_expected(path, header | result)
         print(case, result["seed"], result["change"], result["weakest_tensor"], flush=True)
     for case, (base, field, config) in REFUSED.items():
         path = make(case, base, config)
-        write(path, header | {"base": base, "refused_by": field})
+        write_expected(path, header | {"base": base, "refused_by": field})
     other = AutoConfig.from_pretrained("llama_gqa", hidden_size=OTHER_HIDDEN_SIZE)
     model = get_peft_model(
         AutoModelForCausalLM.from_config(other), LoraConfig(r=4, target_modules=LINEAR)
     )
     randomise(model, 0)
     save(model, FIXTURES / "adapters/other_base")
-    write(FIXTURES / "adapters/other_base", header | {"base": "llama_gqa", "refused_by": "shape"})
+    refused = {"base": "llama_gqa", "refused_by": "shape"}
+    write_expected(FIXTURES / "adapters/other_base", header | refused)
 
 
 main()

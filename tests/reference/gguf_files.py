@@ -1,6 +1,7 @@
 """Makes ../fixtures/gguf: fixtures as GGUF files, laid out as llama.cpp's converter lays them out.
 
     pip install torch==2.11.0 transformers==5.24.0 gguf==0.19.0 accelerate
+    python gguf_checkpoints.py
     python gguf_files.py
 
 Written without any code of this project. Names of tensors and keys are those of the public gguf
@@ -8,26 +9,21 @@ package; which of them a file has, and how a weight is stored, are facts of
 convert_hf_to_gguf.py. The values are those of the fixture, so its own expected.json holds; that
 transformers finds them in the file again, given the config, is asserted.
 
-Some of what a config.json can say has no place in a GGUF file. Where a fixture says such a thing,
-a checkpoint that does not is made beside the files, with an expected.json by transformers.
-../fixtures/README.md says what is in these.
+gguf_checkpoints.py makes those of the checkpoints that are beside the files.
 """
 
 import json
 import math
-import pathlib
-import shutil
 
 import gguf
 import numpy
 import safetensors.torch
 import torch
-import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
-FIXTURES = pathlib.Path(__file__).resolve().parent / "../fixtures"
+from windows import FIXTURES, expected, nlls
+
 FILES = FIXTURES / "gguf"
-TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
 
 # Name of the file, its architecture, and its checkpoint.
 CASES = {
@@ -44,52 +40,6 @@ CASES = {
     "gpt2": ("GPT2", "gpt2"),
 }
 
-LONGROPE = {
-    "type": "longrope",
-    "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
-    "long_factor": [1.5, 2.0, 3.0, 5.0, 8.0, 12.0],
-}
-# Name of the checkpoint, the one its tokenizer, windows and, where they fit, weights are from, and
-# what its config.json says else. The scale of attention is always that of head_dim in a file.
-# Without keys of its own a gemma3 file has a full layer in six, and a local base of 10000.
-OWN = {
-    "gemma2": ("gemma2", {"query_pre_attn_scalar": 16}),
-    "gemma3": ("gemma3", {
-        "num_hidden_layers": 7, "hidden_size": 32, "intermediate_size": 64,
-        "query_pre_attn_scalar": 16, "rope_local_base_freq": 10000.0,
-        "sliding_window_pattern": 6, "torch_dtype": "float16",
-    }),
-    "gemma3_keys": ("gguf/gemma3", {
-        "rope_local_base_freq": 300.0, "sliding_window_pattern": 3,
-    }),
-    # The three windows are shorter than, as long as, and longer than the original context.
-    "phi3_longrope": ("phi3", {
-        "original_max_position_embeddings": 64, "rope_scaling": LONGROPE, "sliding_window": None,
-    }),
-}
-# What changes the total of the single window by more than SHOWS, when config.json says this.
-MISTAKES = {
-    "gemma2": {"query_scale": {"query_pre_attn_scalar": 40}},
-    "gemma3": {
-        "local_base": {"rope_local_base_freq": 1000.0},
-        "global_base": {"rope_theta": 10000.0},
-        "pattern": {"sliding_window_pattern": 5},
-        "scaling_ignored": {"rope_scaling": None},
-        "window_plus1": {"sliding_window": 21},
-        "query_scale": {"query_pre_attn_scalar": 32},
-    },
-    "gemma3_keys": {
-        "local_base": {"rope_local_base_freq": 10000.0},
-        "pattern": {"sliding_window_pattern": 6},
-        "scaling_ignored": {"rope_scaling": None},
-    },
-    "phi3_longrope": {
-        "short_factors": {"rope_scaling": LONGROPE | {"long_factor": LONGROPE["short_factor"]}},
-        "scaling_ignored": {"rope_scaling": None},
-        "attention_factor": {"rope_scaling": LONGROPE | {"attention_factor": 1.0}},
-    },
-}
-SHOWS = 1e-3
 # Nats of a token that may differ by rounding only.
 SAME = 1e-5
 
@@ -129,102 +79,6 @@ def config_of(path):
 def tensors_of(path):
     return safetensors.torch.load_file(FIXTURES / path / "model.safetensors")
 
-
-def model_of(path, **changes):
-    fields = json.loads((FIXTURES / path / "config.json").read_text()) | changes
-    config = AutoConfig.for_model(fields.pop("model_type"), **fields)
-    return AutoModelForCausalLM.from_pretrained(
-        FIXTURES / path, config=config, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
-
-
-@torch.no_grad()
-def nlls(model, ids):
-    logits = model(torch.tensor([ids])).logits[0, :-1].double()
-    return (-logits.log_softmax(-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]).tolist()
-
-
-def total(path, ids, **changes):
-    return sum(nlls(model_of(path, **changes), ids))
-
-
-# Checkpoints of our own.
-
-def random_weights(path):
-    """Of the shapes that the config asks for, large enough for a mistake to show."""
-    generator = torch.Generator().manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config_of(path))
-    weights = {}
-    for name, weight in sorted(model.named_parameters()):
-        noise = torch.randn(weight.shape, generator=generator)
-        if weight.dim() == 1:
-            # One is added to these. Attention is made sharp, and a large part of what is added up.
-            more = {"q_norm": 1.5, "k_norm": 1.5, "post_attention_layernorm": 2}
-            noise = 0.3 * noise + sum(more[part] for part in more if part in name)
-        else:
-            noise *= 0.5 if "embed" in name else weight.shape[1] ** -0.5
-        weights[name] = noise.half()
-    return weights
-
-
-def make_checkpoint(case):
-    base, changes = OWN[case]
-    path = FILES / case
-    path.mkdir(parents=True, exist_ok=True)
-    for name in TOKENIZER:
-        shutil.copyfile(FIXTURES / base / name, path / name)
-    config = json.loads((FIXTURES / base / "config.json").read_text()) | changes
-    (path / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    weights = random_weights(path) if "hidden_size" in changes else tensors_of(base)
-    safetensors.torch.save_file(weights, path / "model.safetensors", {"format": "pt"})
-
-    reference = json.loads((FIXTURES / base / "expected.json").read_text())
-    windows = reference["windows"]
-    model = model_of(path)
-
-    def scored(ids):
-        values = nlls(model, ids)
-        return {
-            "length": len(ids),
-            "ids": ids,
-            "nll_f32": [float(f"{value:.10g}") for value in values],
-            "total_f32": sum(values),
-        }
-
-    single = scored(windows["single"]["ids"])
-    changes = {
-        name: abs(total(path, single["ids"], **mistake) / single["total_f32"] - 1)
-        for name, mistake in MISTAKES[case].items()
-    }
-    print(case, changes, flush=True)
-    assert min(changes.values()) > SHOWS, changes
-    (path / "expected.json").write_text(written({
-        "made_by": "reference/gguf_files.py",
-        "versions": {"transformers": transformers.__version__, "torch": torch.__version__},
-        "tokens": reference["tokens"],
-        "windows": {
-            "single": single,
-            "batch": [scored(window["ids"]) for window in windows["batch"]],
-        },
-        "sensitivity": {name: float(f"{change:.4g}") for name, change in changes.items()},
-    }) + "\n")
-
-
-def written(value, depth=0):
-    """JSON with a list of numbers on a line."""
-    inner, lists = " " * (depth + 1), isinstance(value, list) and isinstance(value[0], dict)
-    if not lists and not isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    if lists:
-        items = (f"{inner}{written(item, depth + 1)}" for item in value)
-    else:
-        items = (f"{inner}{json.dumps(key)}: {written(item, depth + 1)}"
-                 for key, item in value.items())
-    opening, closing = "[]" if lists else "{}"
-    return f"{opening}\n" + ",\n".join(items) + f"\n{' ' * depth}{closing}"
-
-
-# Files.
 
 def adjacent_pairs(weight, heads):
     """Rows of each head in the order that rotates neighbours, not the two halves, together."""
@@ -303,7 +157,7 @@ def write_keys(writer, case, arch, config):
         writer.add_sliding_window(config.sliding_window or 0)
     if case == "gemma3_keys":
         writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
-        writer.add_sliding_window_pattern(OWN[case][1]["sliding_window_pattern"])
+        writer.add_sliding_window_pattern(config.layer_types.index("full_attention") + 1)
 
 
 def write_tokenizer(writer, path, size):
@@ -362,11 +216,11 @@ def read_back(case, path):
         FILES, gguf_file=f"{case}.gguf", config=config_of(path), dtype=torch.float32,
         attn_implementation="eager",
     ).eval()
-    windows = json.loads((FIXTURES / path / "expected.json").read_text())["windows"]
+    windows = expected(path)["windows"]
     for window in [windows["single"], *windows["batch"]]:
-        expected = torch.tensor(window["nll_f32"]).double()
+        known = torch.tensor(window["nll_f32"]).double()
         found = torch.tensor(nlls(model, window["ids"])).double()
-        assert (found - expected).abs().max() < SAME, case
+        assert (found - known).abs().max() < SAME, case
     # It takes these from the config instead.
     reader = gguf.GGUFReader(FILES / f"{case}.gguf")
     tensors = {tensor.name: torch.tensor(tensor.data) for tensor in reader.tensors}
@@ -380,9 +234,6 @@ def read_back(case, path):
 
 def main():
     torch.set_num_threads(1)
-    FILES.mkdir(exist_ok=True)
-    for case in OWN:
-        make_checkpoint(case)
     for case, (arch, path) in CASES.items():
         write_file(case, arch, path)
         read_back(case, path)
