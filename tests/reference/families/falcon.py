@@ -1,0 +1,75 @@
+"""Falcon: four layouts of the fused projection, three arrangements of norms, rope or alibi."""
+
+import torch
+
+from alter import Alter, every, fields
+from table import ABSENT, Case, hub
+
+
+def falcon(**more):
+    return hub("falcon", "FalconForCausalLM", **(dict(
+        intermediate_size=ABSENT, num_key_value_heads=ABSENT, layer_norm_epsilon=0.04, rope_theta=300.0,
+        alibi=False, bias=False, multi_query=True, new_decoder_architecture=False, parallel_attn=True,
+        hidden_dropout=0.0, attention_dropout=0.0, tie_word_embeddings=True, apply_residual_connection_post_layernorm=False,
+    ) | more))
+
+
+COMMON = {"eps": fields(layer_norm_epsilon=1e-5), "tanh gelu": fields(activation="gelu_new")}
+ROPE = COMMON | {"rope_theta": fields(rope_theta=900.0)}
+TAIL = (("transformer.h.1.mlp.dense_h_to_4h", "transformer.h.1.mlp.dense_4h_to_h"),)
+
+
+def read_as(*sizes):
+    """The rows taken for [all of q, all of k, all of v] of these head counts, where they are grouped."""
+
+    def change(tensor):
+        dim = tensor.shape[0] // sum(sizes)
+        query, key, value = tensor.split([size * dim for size in sizes])
+        groups = sizes[1]
+        parts = [part.unflatten(0, (groups, -1)) for part in (query, key, value)]
+        return torch.cat(parts, 1).flatten(0, 1)
+
+    return every(r".*query_key_value\.(weight|bias)", change)
+
+
+def kv_exchanged(tensor):
+    return torch.cat([tensor[:-16], tensor[-8:], tensor[-16:-8]])
+
+
+def slopes(change):
+    """Alters the bias that alibi adds."""
+
+    def run(model):
+        for layer in model.transformer.h:
+            layer.register_forward_pre_hook(
+                lambda _module, args, kwargs: (args, kwargs | {"alibi": change(kwargs["alibi"])}), with_kwargs=True
+            )
+
+    return Alter(model=run)
+
+
+ALIBI = {
+    "alibi ignored": slopes(torch.zeros_like),
+    "alibi after the scale": slopes(lambda alibi: alibi * 8**0.5),
+    "extra slopes in order": slopes(lambda alibi: alibi.view(6, -1)[[4, 0, 5, 1, 2, 3]].view(alibi.shape)),
+}
+
+CASES = [
+    Case("falcon_mq", "falcon-7b: one kv head, one norm, parallel; the tied head stored once more",
+         falcon(), ROPE | {"k and v exchanged": every(r".*query_key_value\.weight", kv_exchanged)}, tail=TAIL,
+         stored_copy={"lm_head.weight": "transformer.word_embeddings.weight"}),
+    Case("falcon_new", "falcon-40b: grouped kv heads, a norm each for attention and MLP",
+         falcon(new_decoder_architecture=True, num_kv_heads=2, multi_query=True),
+         ROPE | {"qkv contiguous": read_as(4, 2, 2)}, tail=TAIL),
+    Case("falcon_11b", "falcon-11b: grouped kv heads, one norm for both, ffn_hidden_size of its own",
+         falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, ffn_hidden_size=56,
+                tie_word_embeddings=False),
+         ROPE | {"qkv contiguous": read_as(4, 2, 2)}, tail=TAIL),
+    Case("falcon_rw", "sequential, biases, as many kv heads as heads, rope",
+         falcon(bias=True, multi_query=False, parallel_attn=False),
+         ROPE | {"qkv contiguous": read_as(4, 4, 4), "residual": fields(parallel_attn=True)}, tail=TAIL),
+    Case("falcon_alibi", "falcon-rw-1b: alibi, six heads (no power of two)",
+         falcon(alibi=True, bias=True, multi_query=False, parallel_attn=False, hidden_size=48,
+                num_attention_heads=6),
+         COMMON | ALIBI | {"qkv contiguous": read_as(6, 6, 6), "rope instead": fields(alibi=False)}, tail=TAIL),
+]

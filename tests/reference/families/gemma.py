@@ -1,0 +1,128 @@
+"""Gemma, whose norms scale by one plus the stored weight."""
+
+from alter import Alter, every, fields
+from table import Case, hub
+
+def tail(layer, prefix="model"):
+    mlp = f"{prefix}.layers.{layer}.mlp"
+    return ((f"{mlp}.gate_proj", f"{mlp}.down_proj"),)
+
+
+def gemma(model_type, architecture, **more):
+    return hub(model_type, architecture, **(dict(
+        rms_norm_eps=0.1, rope_theta=300.0, head_dim=16, attention_bias=False, attention_dropout=0.0,
+        hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True, pad_token_id=0,
+        bos_token_id=2, eos_token_id=1,
+    ) | more))
+
+
+def scale_ignored(model):
+    for module in model.modules():
+        if type(module).__name__.endswith("ScaledWordEmbedding"):
+            module.embed_scale.fill_(1.0)
+
+
+COMMON = {
+    "eps": fields(rms_norm_eps=1e-6),
+    "norm without one": every(r".*norm.*\.weight", lambda t: t - 1),
+}
+ACTIVATION = {
+    "exact gelu": fields(hidden_activation="gelu"),
+    "silu": fields(hidden_activation="silu"),
+}
+WINDOW = {
+    "window + 1": fields(sliding_window=11),
+    "window - 1": fields(sliding_window=9),
+    "window ignored": fields(sliding_window=4096),
+    "query_pre_attn_scalar": fields(query_pre_attn_scalar=16),
+}
+ROPES = {
+    "rope_theta": fields(rope_theta=900.0),
+    "rope_local_base_freq": fields(rope_local_base_freq=200.0),
+    "rope_scaling ignored": fields(rope_scaling=None),
+    "rope_scaling.factor": fields(rope_scaling__factor=3.0),
+}
+GEMMA3 = dict(
+    num_hidden_layers=3, sliding_window=10, query_pre_attn_scalar=8, rope_local_base_freq=80.0,
+    rope_scaling={"rope_type": "linear", "factor": 2.0}, attn_logit_softcapping=None,
+    final_logit_softcapping=None,
+)
+TYPES = ["full_attention", "sliding_attention", "sliding_attention"]
+# Only the embedding's own factor is wrong, not the tied head.
+EMBED = {"embedding scale": Alter(model=scale_ignored)}
+
+TEXT = gemma("gemma3_text", "Gemma3ForCausalLM", **GEMMA3, sliding_window_pattern=2)
+TEXT_V5 = {key: value for key, value in TEXT.items()
+           if key not in ("rope_theta", "rope_local_base_freq", "rope_scaling", "sliding_window_pattern")} | {
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 80.0},
+        "full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 2.0},
+    },
+}
+VISION = dict(
+    model_type="siglip_vision_model", hidden_size=16, intermediate_size=24, num_attention_heads=2,
+    num_hidden_layers=1, image_size=16, patch_size=8, num_channels=3, vision_use_head=False,
+)
+MULTI = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "model_type": "gemma3",
+    "boi_token_index": 150, "eoi_token_index": 151, "image_token_index": 152,
+    "eos_token_id": [1, 106],
+    "initializer_range": 0.02,
+    "mm_tokens_per_image": 4,
+    "text_config": {key: value for key, value in TEXT.items() if key not in (
+        "architectures", "torch_dtype", "bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings",
+    )},
+    "torch_dtype": "bfloat16",
+    "vision_config": VISION,
+}
+
+
+def hub_names(state):
+    """The names of the first multimodal checkpoints: the text model whole below `language_model`."""
+    named = {}
+    for name, tensor in state.items():
+        name = name.replace("model.language_model.", "language_model.model.")
+        name = name.replace("model.vision_tower.vision_model.", "vision_tower.vision_model.")
+        name = name.replace("model.vision_tower.", "vision_tower.vision_model.")
+        name = name.replace("model.multi_modal_projector.", "multi_modal_projector.")
+        named[name] = tensor
+    return named
+
+
+def inner(alters, prefix="text_config."):
+    return {name: Alter({prefix + k: v for k, v in a.config.items()}, a.state, a.model) for name, a in alters.items()}
+
+
+TYPED = WINDOW | EMBED | {"layer pattern": fields(layer_types=TYPES)}
+
+CASES = [
+    Case("gemma", "scaled embedding, norms by one plus weight, one kv head",
+         gemma("gemma", "GemmaForCausalLM", num_key_value_heads=1, hidden_activation="gelu_pytorch_tanh"),
+         COMMON | {"rope_theta": fields(rope_theta=900.0)} | EMBED, tail=tail(1)),
+    Case("gemma2", "soft caps, alternating windows, four norms a layer, query_pre_attn_scalar",
+         gemma("gemma2", "Gemma2ForCausalLM", num_hidden_layers=3, sliding_window=10, query_pre_attn_scalar=8,
+               attn_logit_softcapping=3.0, final_logit_softcapping=10.0, cache_implementation="hybrid",
+               hidden_act="gelu_pytorch_tanh"),
+         COMMON | ACTIVATION | WINDOW | EMBED | {
+             "rope_theta": fields(rope_theta=900.0),
+             "attention cap ignored": fields(attn_logit_softcapping=None),
+             "final cap ignored": fields(final_logit_softcapping=None),
+             "attention cap": fields(attn_logit_softcapping=4.0),
+             "final cap": fields(final_logit_softcapping=12.0),
+             "layer pattern": fields(layer_types=["full_attention", "sliding_attention", "full_attention"]),
+         }, tail=tail(2)),
+    Case("gemma3_text", "two rope bases, scaling of the global one only, sliding_window_pattern",
+         TEXT, COMMON | ACTIVATION | TYPED | ROPES | {
+             "pattern by default": fields(sliding_window_pattern=None)}, tail=tail(2)),
+    Case("gemma3_text_v5", "rope_parameters per layer type, layer_types",
+         TEXT_V5, COMMON | ACTIVATION | TYPED | {
+             "global theta": fields(rope_parameters__full_attention__rope_theta=900.0),
+             "local theta": fields(rope_parameters__sliding_attention__rope_theta=200.0),
+             "global factor": fields(rope_parameters__full_attention__factor=3.0)},
+         style="v5", tail=tail(2)),
+    Case("gemma3_multimodal", "text model of a multimodal checkpoint, the vision tower beside it",
+         MULTI, inner(COMMON | ACTIVATION | TYPED | ROPES), tail=tail(2, "model.language_model"),
+         disk=hub_names, unseen=("*vision_tower*", "*multi_modal_projector*")),
+]
