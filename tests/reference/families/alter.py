@@ -92,6 +92,13 @@ def by_group(case, state):
                 yield f"{group} transposed", every(pattern, lambda t: t.T)
 
 
+def by_head(_case, state):
+    """An output head of its own, overlooked."""
+    embedding = next(name for name in state if re.search(r"embed_tokens\.|embed_in\.|word_embeddings\.|wte\.", name))
+    if "lm_head.weight" in state:
+        yield "head tied to the embedding", Alter(state=lambda s: s.update({"lm_head.weight": s[embedding]}))
+
+
 def by_heads(case, state):
     """Other orders of heads, and of the dimensions that rotate together, where q and k are apart."""
     config = build.config_of(case.config).get_text_config()
@@ -133,6 +140,7 @@ def by_heads(case, state):
 
 def all_of(case, state):
     yield from case.alters.items()
+    yield from by_head(case, state)
     yield from by_heads(case, state)
     yield from by_group(case, state)
 

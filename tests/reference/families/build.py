@@ -24,7 +24,7 @@ def config_of(fields):
 
 def empty_model(fields):
     return AutoModelForCausalLM.from_config(
-        config_of(fields), attn_implementation="eager", dtype=torch.float32
+        config_of(fields), attn_implementation="eager", experts_implementation="eager", dtype=torch.float32
     ).eval()
 
 
@@ -46,6 +46,10 @@ def random_tensor(case, name, shape):
     values = torch.randn(shape, generator=generator)
     if name.endswith("bias"):
         return values * 0.4
+    if re.search(r"post_\w+_layernorm", name) and re.match("gemma[23]", case.config["model_type"]):
+        return 2.0 + values * 0.4  # ends a block, which must count beside the scaled embedding
+    if re.search(r"self_attn\.[qk]_norm", name):
+        values = values + case.sharper / 0.4
     if is_norm(name):
         return plain_norm(case.config) + values * 0.4
     if is_embedding(name):
@@ -98,8 +102,8 @@ def shift_gate(case, state, gate, down):
     if f"{gate}.bias" in state:
         state[f"{gate}.bias"] = state[f"{gate}.bias"] * 0.3
     score(with_state(model, state), windows(case)["single"][0])
-    offset = state.get(f"{down}.bias", torch.zeros(()))
-    state[f"{down}.weight"] = state[f"{down}.weight"] * 3 / (seen["down"] - offset).square().mean().sqrt()
+    rms = (seen["down"] - state.get(f"{down}.bias", 0.0)).square().mean().sqrt()
+    state[f"{down}.weight"] = state[f"{down}.weight"] * case.tail_rms / rms
     return rounded(state)
 
 
@@ -115,9 +119,8 @@ def windows(case):
 
 @torch.no_grad()
 def score(model, ids):
-    """`-ln p` of every token but the first, as float64, from the model's float32 logits."""
+    """`-ln p` of every token but the first: log-softmax in float64 from the model's logits."""
     logits = model(torch.tensor([ids]), use_cache=False).logits[0, :-1]
-    assert logits.dtype == torch.float32
     return -logits.double().log_softmax(-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
 
 

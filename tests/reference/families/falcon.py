@@ -10,7 +10,8 @@ def falcon(**more):
     return hub("falcon", "FalconForCausalLM", **(dict(
         intermediate_size=ABSENT, num_key_value_heads=ABSENT, layer_norm_epsilon=0.04, rope_theta=300.0,
         alibi=False, bias=False, multi_query=True, new_decoder_architecture=False, parallel_attn=True,
-        hidden_dropout=0.0, attention_dropout=0.0, tie_word_embeddings=True, apply_residual_connection_post_layernorm=False,
+        hidden_dropout=0.0, attention_dropout=0.0, tie_word_embeddings=True,
+        apply_residual_connection_post_layernorm=False,
     ) | more))
 
 
@@ -56,20 +57,22 @@ ALIBI = {
 
 CASES = [
     Case("falcon_mq", "falcon-7b: one kv head, one norm, parallel; the tied head stored once more",
-         falcon(), ROPE | {"k and v exchanged": every(r".*query_key_value\.weight", kv_exchanged)}, tail=TAIL,
+         falcon(),
+         ROPE | {"k and v exchanged": every(r".*query_key_value\.weight", kv_exchanged)}, tail=TAIL, tail_rms=1.0,
          stored_copy={"lm_head.weight": "transformer.word_embeddings.weight"}),
     Case("falcon_new", "falcon-40b: grouped kv heads, a norm each for attention and MLP",
          falcon(new_decoder_architecture=True, num_kv_heads=2, multi_query=True),
-         ROPE | {"qkv contiguous": read_as(4, 2, 2)}, tail=TAIL),
+         ROPE | {"qkv contiguous": read_as(4, 2, 2)}, tail=TAIL, tail_rms=1.0),
     Case("falcon_11b", "falcon-11b: grouped kv heads, one norm for both, ffn_hidden_size of its own",
          falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, ffn_hidden_size=56,
                 tie_word_embeddings=False),
-         ROPE | {"qkv contiguous": read_as(4, 2, 2)}, tail=TAIL),
+         ROPE | {"qkv contiguous": read_as(4, 2, 2)}, tail=TAIL, tail_rms=1.0),
     Case("falcon_rw", "sequential, biases, as many kv heads as heads, rope",
          falcon(bias=True, multi_query=False, parallel_attn=False),
-         ROPE | {"qkv contiguous": read_as(4, 4, 4), "residual": fields(parallel_attn=True)}, tail=TAIL),
+         ROPE | {"qkv contiguous": read_as(4, 4, 4), "residual": fields(parallel_attn=True)}, tail=TAIL, tail_rms=1.0),
     Case("falcon_alibi", "falcon-rw-1b: alibi, six heads (no power of two)",
          falcon(alibi=True, bias=True, multi_query=False, parallel_attn=False, hidden_size=48,
                 num_attention_heads=6),
-         COMMON | ALIBI | {"qkv contiguous": read_as(6, 6, 6), "rope instead": fields(alibi=False)}, tail=TAIL),
+         COMMON | ALIBI | {"qkv contiguous": read_as(6, 6, 6), "rope instead": fields(alibi=False)},
+         tail=TAIL, tail_rms=1.0),
 ]

@@ -1,11 +1,15 @@
 """Gemma, whose norms scale by one plus the stored weight."""
 
+import dataclasses
+
+import torch
+
 from alter import Alter, every, fields
 from table import Case, hub
 
-def tail(layer, prefix="model"):
-    mlp = f"{prefix}.layers.{layer}.mlp"
-    return ((f"{mlp}.gate_proj", f"{mlp}.down_proj"),)
+def tail(*layers):
+    names = [f"model.layers.{layer}.mlp" for layer in layers]
+    return tuple((f"{name}.gate_proj", f"{name}.down_proj") for name in names)
 
 
 def gemma(model_type, architecture, **more):
@@ -20,6 +24,11 @@ def scale_ignored(model):
     for module in model.modules():
         if type(module).__name__.endswith("ScaledWordEmbedding"):
             module.embed_scale.fill_(1.0)
+
+
+def exact_gelu(model):
+    for layer in model.model.layers:
+        layer.mlp.act_fn = torch.nn.GELU()
 
 
 COMMON = {
@@ -43,7 +52,7 @@ ROPES = {
     "rope_scaling.factor": fields(rope_scaling__factor=3.0),
 }
 GEMMA3 = dict(
-    num_hidden_layers=3, sliding_window=10, query_pre_attn_scalar=8, rope_local_base_freq=80.0,
+    num_hidden_layers=3, rms_norm_eps=0.3, sliding_window=10, query_pre_attn_scalar=8, rope_local_base_freq=80.0,
     rope_scaling={"rope_type": "linear", "factor": 2.0}, attn_logit_softcapping=None,
     final_logit_softcapping=None,
 )
@@ -71,9 +80,12 @@ MULTI = {
     "eos_token_id": [1, 106],
     "initializer_range": 0.02,
     "mm_tokens_per_image": 4,
-    "text_config": {key: value for key, value in TEXT.items() if key not in (
-        "architectures", "torch_dtype", "bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings",
-    )},
+    # As bare as gemma-3-4b-it's: what is left out has the values of the config class.
+    "text_config": {
+        "head_dim": 8, "hidden_size": 32, "intermediate_size": 56, "model_type": "gemma3_text",
+        "num_hidden_layers": 6, "rope_scaling": {"factor": 2.0, "rope_type": "linear"}, "sliding_window": 10,
+        "vocab_size": 160,
+    },
     "torch_dtype": "bfloat16",
     "vision_config": VISION,
 }
@@ -91,20 +103,36 @@ def hub_names(state):
     return named
 
 
-def inner(alters, prefix="text_config."):
-    return {name: Alter({prefix + k: v for k, v in a.config.items()}, a.state, a.model) for name, a in alters.items()}
+def inner(alters):
+    """The alterations of a text config, for one that lies in a multimodal config."""
+    return {
+        name: dataclasses.replace(alter, config={f"text_config.{key}": value for key, value in alter.config.items()})
+        for name, alter in alters.items()
+    }
 
 
 TYPED = WINDOW | EMBED | {"layer pattern": fields(layer_types=TYPES)}
 
+DEFAULTS = EMBED | WINDOW | {
+    "silu": ACTIVATION["silu"],
+    "norm without one": COMMON["norm without one"],
+    "eps": fields(rms_norm_eps=1.0),
+    "rope_theta": fields(rope_theta=1e4),
+    "rope_local_base_freq": fields(rope_local_base_freq=1e3),
+    "rope_scaling ignored": fields(rope_scaling=None),
+    "rope_scaling.factor": fields(rope_scaling__factor=8.0),
+    "sliding_window_pattern": fields(sliding_window_pattern=3),
+}
+
 CASES = [
-    Case("gemma", "scaled embedding, norms by one plus weight, one kv head",
-         gemma("gemma", "GemmaForCausalLM", num_key_value_heads=1, hidden_activation="gelu_pytorch_tanh"),
-         COMMON | {"rope_theta": fields(rope_theta=900.0)} | EMBED, tail=tail(1)),
+    Case("gemma", "scaled embedding, norms by one plus weight, one kv head, a `gelu` that means the tanh form",
+         gemma("gemma", "GemmaForCausalLM", num_key_value_heads=1, hidden_act="gelu", hidden_activation=None),
+         COMMON | EMBED | {"rope_theta": fields(rope_theta=900.0), "exact gelu": Alter(model=exact_gelu),
+                           "silu": fields(hidden_act="silu")}, tail=tail(1)),
     Case("gemma2", "soft caps, alternating windows, four norms a layer, query_pre_attn_scalar",
-         gemma("gemma2", "Gemma2ForCausalLM", num_hidden_layers=3, sliding_window=10, query_pre_attn_scalar=8,
-               attn_logit_softcapping=3.0, final_logit_softcapping=10.0, cache_implementation="hybrid",
-               hidden_act="gelu_pytorch_tanh"),
+         gemma("gemma2", "Gemma2ForCausalLM", num_hidden_layers=3, rms_norm_eps=0.3,
+               sliding_window=10, query_pre_attn_scalar=8, attn_logit_softcapping=3.0,
+               final_logit_softcapping=10.0, cache_implementation="hybrid", hidden_act="gelu_pytorch_tanh"),
          COMMON | ACTIVATION | WINDOW | EMBED | {
              "rope_theta": fields(rope_theta=900.0),
              "attention cap ignored": fields(attn_logit_softcapping=None),
@@ -112,17 +140,17 @@ CASES = [
              "attention cap": fields(attn_logit_softcapping=4.0),
              "final cap": fields(final_logit_softcapping=12.0),
              "layer pattern": fields(layer_types=["full_attention", "sliding_attention", "full_attention"]),
-         }, tail=tail(2)),
+         }, tail=tail(1, 2)),
     Case("gemma3_text", "two rope bases, scaling of the global one only, sliding_window_pattern",
          TEXT, COMMON | ACTIVATION | TYPED | ROPES | {
-             "pattern by default": fields(sliding_window_pattern=None)}, tail=tail(2)),
+             "pattern by default": fields(sliding_window_pattern=None)}, tail=tail(1, 2)),
     Case("gemma3_text_v5", "rope_parameters per layer type, layer_types",
          TEXT_V5, COMMON | ACTIVATION | TYPED | {
              "global theta": fields(rope_parameters__full_attention__rope_theta=900.0),
              "local theta": fields(rope_parameters__sliding_attention__rope_theta=200.0),
              "global factor": fields(rope_parameters__full_attention__factor=3.0)},
-         style="v5", tail=tail(2)),
-    Case("gemma3_multimodal", "text model of a multimodal checkpoint, the vision tower beside it",
-         MULTI, inner(COMMON | ACTIVATION | TYPED | ROPES), tail=tail(2, "model.language_model"),
-         disk=hub_names, unseen=("*vision_tower*", "*multi_modal_projector*")),
+         style="v5", tail=tail(1, 2)),
+    Case("gemma3_multimodal",
+         "text model of a multimodal checkpoint, its config left to defaults (8 heads, 4 of kv, pattern 6)",
+         MULTI, inner(DEFAULTS), sharper=2.0, disk=hub_names, unseen=("*vision_tower*", "*multi_modal_projector*")),
 ]

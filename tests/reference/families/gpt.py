@@ -76,6 +76,7 @@ def opt(**more):
         do_layer_norm_before=True, word_embed_proj_dim=32, pad_token_id=1, bos_token_id=2, prefix="</s>",
         attention_dropout=0.0, dropout=0.1, init_std=0.02, layerdrop=0.0, initializer_range=ABSENT,
         tie_word_embeddings=ABSENT, max_position_embeddings=96,
+        _remove_final_layer_norm=False,
     ) | more))
 
 
@@ -129,8 +130,9 @@ CASES = [
          tail=TAIL, unseen=("k bias dropped",), disk=without_prefix),
     Case("gpt_neox", "sequential residual, rotary over half of the head",
          neox(use_parallel_residual=False), NEOX | {"residual": fields(use_parallel_residual=True)}, spread=0.2,
-         tail=tail("gpt_neox.layers.1.mlp", "dense_h_to_4h", "dense_4h_to_h")),
-    Case("opt", "learned positions from row 2 on, relu, a tied head", opt(), OPT,
+         tail=tail("gpt_neox.layers.1.mlp", "dense_h_to_4h", "dense_4h_to_h"), tail_rms=1.0),
+    Case("opt", "learned positions from row 2 on, relu, a tied head", opt(),
+         OPT | {"_remove_final_layer_norm": fields(_remove_final_layer_norm=True)},
          unseen=("*k_proj.bias dropped",)),
     Case("opt_350m", "norms after the blocks, no last norm, embeddings of another width",
          opt(do_layer_norm_before=False, word_embed_proj_dim=24),

@@ -45,7 +45,9 @@ def kv_exchanged(tensor):
 
 FUSED = {
     "gate and up exchanged": every(r".*gate_up_proj\.weight", lambda t: t.roll(t.shape[0] // 2, 0)),
-    "gate and up interleaved": every(r".*gate_up_proj\.weight", lambda t: t.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1)),
+    "gate and up interleaved": every(
+        r".*gate_up_proj\.weight", lambda t: t.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1)
+    ),
     "k and v exchanged": every(r".*qkv_proj\.weight", kv_exchanged),
     "query heads grouped in turn": every(
         r".*qkv_proj\.weight",

@@ -27,6 +27,8 @@ arithmetic, eager attention, on one CPU thread; log-softmax in float64 from the 
 * `from_pretrained_agrees`: `AutoModelForCausalLM.from_pretrained` reads the directory with no key missing or
   left over, and gives the same values to the last bit.
 * `names_of_save_pretrained`: where transformers {transformers} would save under other names, the first of them.
+* `float64_differs_by`: how far `nll_f32` of `single` is from transformers in float64 (which still casts to
+  float32 in places), in nats a token and relative on the total.
 * `least_router_margin`: the least gap between the last chosen and the first refused router logit.
 
 eps values are larger than in real models on purpose, so that a hard-coded eps shows. Where two kinds of GELU are

@@ -15,7 +15,9 @@ class Case:
     style: str = "v4"
     seed: int = 0
     spread: float = 0.3  # standard deviation of the projections
+    sharper: float = 0.0  # added to the norms of q and k, where the scale leaves attention too even
     tail: tuple = ()  # (gate, down) modules, see build.shift_gate
+    tail_rms: float = 3.0  # what these modules then put out
     unseen: tuple = ()  # patterns of alterations that provably change nothing
     disk: Callable = dict
     stored_copy: dict = dataclasses.field(default_factory=dict)  # tied tensors stored once more
