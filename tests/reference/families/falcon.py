@@ -66,7 +66,7 @@ CASES = [
     Case("falcon_11b", "falcon-11b: grouped kv heads, one norm for both, ffn_hidden_size of its own",
          falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, ffn_hidden_size=56,
                 tie_word_embeddings=False),
-         ROPE | {"qkv contiguous": read_as(4, 2, 2)}, tail=TAIL, tail_rms=1.0),
+         ROPE | {"qkv contiguous": read_as(4, 2, 2)}, tail=TAIL, tail_rms=1.0, style="v5"),
     Case("falcon_rw", "sequential, biases, as many kv heads as heads, rope",
          falcon(bias=True, multi_query=False, parallel_attn=False),
          ROPE | {"qkv contiguous": read_as(4, 4, 4), "residual": fields(parallel_attn=True)}, tail=TAIL, tail_rms=1.0),

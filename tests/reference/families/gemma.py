@@ -91,16 +91,16 @@ MULTI = {
 }
 
 
+def saved_names(state):
+    """The names that transformers 5 writes: the text model whole below `language_model`."""
+    text, whole = "model.language_model.", "language_model.model."
+    return {name.replace(text, whole).removeprefix("model."): tensor for name, tensor in state.items()}
+
+
 def hub_names(state):
-    """The names of the first multimodal checkpoints: the text model whole below `language_model`."""
-    named = {}
-    for name, tensor in state.items():
-        name = name.replace("model.language_model.", "language_model.model.")
-        name = name.replace("model.vision_tower.vision_model.", "vision_tower.vision_model.")
-        name = name.replace("model.vision_tower.", "vision_tower.vision_model.")
-        name = name.replace("model.multi_modal_projector.", "multi_modal_projector.")
-        named[name] = tensor
-    return named
+    """The names on the hub, where the vision tower holds a `vision_model`."""
+    named = saved_names(state).items()
+    return {name.replace("vision_tower.", "vision_tower.vision_model."): tensor for name, tensor in named}
 
 
 def inner(alters):
@@ -123,6 +123,8 @@ DEFAULTS = EMBED | WINDOW | {
     "rope_scaling.factor": fields(rope_scaling__factor=8.0),
     "sliding_window_pattern": fields(sliding_window_pattern=3),
 }
+
+NO_TEXT = ("*vision_tower*", "*multi_modal_projector*")
 
 CASES = [
     Case("gemma", "scaled embedding, norms by one plus weight, one kv head, a `gelu` that means the tanh form",
@@ -152,5 +154,7 @@ CASES = [
          style="v5", tail=tail(1, 2)),
     Case("gemma3_multimodal",
          "text model of a multimodal checkpoint, its config left to defaults (8 heads, 4 of kv, pattern 6)",
-         MULTI, inner(DEFAULTS), sharper=2.0, disk=hub_names, unseen=("*vision_tower*", "*multi_modal_projector*")),
+         MULTI, inner(DEFAULTS), sharper=2.0, disk=hub_names, unseen=NO_TEXT),
+    Case("gemma3_multimodal_v5", "the same as transformers 5 writes it: all of the text config, other vision names",
+         MULTI, inner(DEFAULTS), sharper=2.0, disk=saved_names, unseen=NO_TEXT, style="v5"),
 ]

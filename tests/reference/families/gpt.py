@@ -70,6 +70,23 @@ NEOX = {
 }
 
 
+def head_named(state):
+    return {name.replace("lm_head.", "embed_out."): tensor for name, tensor in state.items()}
+
+
+def with_buffers(state):
+    """As the first checkpoints, with constants that are no weights."""
+    buffers = {
+        f"gpt_neox.layers.{layer}.attention.{name}": value.clone()
+        for layer in range(2)
+        for name, value in {"masked_bias": torch.tensor(-1e9), "rotary_emb.inv_freq": torch.ones(4)}.items()
+    }
+    return head_named(state) | buffers
+
+
+NEOX_TAIL = tail("gpt_neox.layers.1.mlp", "dense_h_to_4h", "dense_4h_to_h")
+
+
 def opt(**more):
     return hub("opt", "OPTForCausalLM", **(dict(
         intermediate_size=ABSENT, num_key_value_heads=ABSENT, ffn_dim=56, activation_function="relu",
@@ -128,19 +145,22 @@ CASES = [
          gpt2(scale_attn_by_inverse_layer_idx=True, scale_attn_weights=True, reorder_and_upcast_attn=False),
          GPT2 | {"scale_attn_by_inverse_layer_idx": fields(scale_attn_by_inverse_layer_idx=False)},
          tail=TAIL, unseen=("k bias dropped",), disk=without_prefix),
-    Case("gpt_neox", "sequential residual, rotary over half of the head",
+    Case("gpt_neox", "sequential residual, rotary over half of the head; stored buffers",
          neox(use_parallel_residual=False), NEOX | {"residual": fields(use_parallel_residual=True)}, spread=0.2,
-         tail=tail("gpt_neox.layers.1.mlp", "dense_h_to_4h", "dense_4h_to_h"), tail_rms=1.0),
+         tail=NEOX_TAIL, tail_rms=1.0, disk=with_buffers),
+    Case("gpt_neox_v5", "parallel residual, no biases in attention, rope_parameters",
+         neox(attention_bias=False), NEOX | {"residual": fields(use_parallel_residual=False)}, spread=0.2,
+         tail=NEOX_TAIL, tail_rms=1.0, disk=head_named, style="v5"),
     Case("opt", "learned positions from row 2 on, relu, a tied head", opt(),
          OPT | {"_remove_final_layer_norm": fields(_remove_final_layer_norm=True)},
          unseen=("*k_proj.bias dropped",)),
     Case("opt_350m", "norms after the blocks, no last norm, embeddings of another width",
          opt(do_layer_norm_before=False, word_embed_proj_dim=24),
          OPT | {"do_layer_norm_before": fields(do_layer_norm_before=True)},
-         unseen=("*k_proj.bias dropped",)),
+         unseen=("*k_proj.bias dropped",), style="v5"),
     Case("starcoder2", "sliding window, biases everywhere, a tied head", starcoder(),
          STARCODER | {"window + 1": fields(sliding_window=11), "window - 1": fields(sliding_window=9),
                       "window ignored": fields(sliding_window=None)}, tail=CODER_TAIL),
     Case("starcoder2_nobias", "use_bias false (norms keep theirs), no window",
-         starcoder(use_bias=False, sliding_window=None), STARCODER, tail=CODER_TAIL),
+         starcoder(use_bias=False, sliding_window=None), STARCODER, tail=CODER_TAIL, style="v5"),
 ]

@@ -38,7 +38,7 @@ CASES = [
     Case("llama_yarn_mscale", "yarn, mscale and mscale_all_dim, truncate false",
          llama(head_dim=16, rope_scaling=YARN | {"mscale": 2.0, "mscale_all_dim": 0.5, "truncate": False}),
          COMMON | scaling(factor=3.0, original_max_position_embeddings=64, beta_fast=3.0, beta_slow=0.25,
-                          mscale=None, mscale_all_dim=1.0, truncate=True, attention_factor=1.0)),
+                          mscale=None, mscale_all_dim=1.0, truncate=True, attention_factor=1.0), style="v5"),
     Case("llama_dynamic", "dynamic NTK within max_position_embeddings, where it does nothing",
          llama(rope_scaling={"rope_type": "dynamic", "factor": 4.0}),
          COMMON | {"as linear": fields(rope_scaling__rope_type="linear"),

@@ -38,7 +38,7 @@ COHERE = {
 CASES = [
     Case("olmo2", "norms after the blocks, norms over all of q and k",
          hub("olmo2", "Olmo2ForCausalLM", hidden_act="silu", rms_norm_eps=0.04, rope_theta=300, rope_scaling=None,
-             attention_bias=False, attention_dropout=0.0, pad_token_id=3), COMMON),
+             attention_bias=False, attention_dropout=0.0, pad_token_id=3), COMMON, style="v5"),
     Case("granite", "four multipliers",
          hub("granite", "GraniteForCausalLM", hidden_act="silu", rms_norm_eps=0.04, rope_theta=300.0,
              rope_scaling=None, attention_bias=False, mlp_bias=False, attention_dropout=0.0, pad_token_id=0,
@@ -53,8 +53,8 @@ CASES = [
     Case("stablelm_parallel", "parallel residual from one norm, a norm for each head of q and k",
          stablelm(use_parallel_residual=True, qk_layernorm=True, use_qkv_bias=False),
          STABLELM | {"residual": fields(use_parallel_residual=False), "qk_layernorm": fields(qk_layernorm=False)},
-         spread=0.2),
+         spread=0.2, style="v5"),
     Case("cohere", "parallel residual, adjacent rotary pairs, norms of q and k per head, logit_scale",
          cohere(use_qk_norm=True), COHERE | {"use_qk_norm": fields(use_qk_norm=False)}),
-    Case("cohere_plain", "the same without norms of q and k", cohere(), COHERE),
+    Case("cohere_plain", "the same without norms of q and k", cohere(), COHERE, style="v5"),
 ]

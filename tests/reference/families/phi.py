@@ -80,7 +80,7 @@ CASES = [
     Case("phi", "parallel residual from one norm, partial rotary, biases, a bias on the head", phi(), PHI,
          spread=0.2, tail=TAIL),
     Case("phi_qk", "the same with qk_layernorm", phi(qk_layernorm=True),
-         PHI | {"qk_layernorm": fields(qk_layernorm=False)}, spread=0.2, tail=TAIL),
+         PHI | {"qk_layernorm": fields(qk_layernorm=False)}, spread=0.2, tail=TAIL, style="v5"),
     Case("phi3", "fused qkv_proj and gate_up_proj, sliding window", phi3(sliding_window=10),
          COMMON | FUSED | {"window + 1": fields(sliding_window=11), "window - 1": fields(sliding_window=9),
                            "window ignored": fields(sliding_window=None)}),
@@ -93,5 +93,5 @@ CASES = [
               rope_scaling={"long_factor": LONG[1:3], "short_factor": SHORT[1:3], "type": "longrope"}),
          COMMON | FUSED | longrope(SHORT[1:3], LONG[1:3]) | {
              "rotary over the whole head": fields(
-                 partial_rotary_factor=1.0, rope_scaling__long_factor=LONG, rope_scaling__short_factor=SHORT)}),
+                 partial_rotary_factor=1.0, rope_scaling__long_factor=LONG, rope_scaling__short_factor=SHORT)}, style="v5"),
 ]

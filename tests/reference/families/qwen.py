@@ -97,5 +97,5 @@ CASES = [
          moe(num_hidden_layers=4, decoder_sparse_step=2, mlp_only_layers=[1]),
          MOE | {"norm_topk_prob": fields(norm_topk_prob=False)}, disk=QWEN_DISK),
     Case("qwen3_moe_plain", "experts in every layer, norm_topk_prob false", moe(norm_topk_prob=False),
-         MOE | {"norm_topk_prob": fields(norm_topk_prob=True)}, disk=QWEN_DISK),
+         MOE | {"norm_topk_prob": fields(norm_topk_prob=True)}, disk=QWEN_DISK, style="v5"),
 ]
