@@ -46,7 +46,7 @@ def apply(case, state, alter):
     state = dict(state)
     if alter.state:
         alter.state(state)
-    model = build.with_state(build.empty_model(config), state)
+    model = build.with_state(build.empty_model(config, case.attention), state)
     if alter.model:
         alter.model(model)
     return model

@@ -22,10 +22,14 @@ def config_of(fields):
     return CONFIG_MAPPING[fields["model_type"]].from_dict(fields)
 
 
-def empty_model(fields):
+def empty_model(fields, attention="eager"):
     return AutoModelForCausalLM.from_config(
-        config_of(fields), attn_implementation="eager", experts_implementation="eager", dtype=torch.float32
+        config_of(fields), attn_implementation=attention, experts_implementation="eager", dtype=torch.float32
     ).eval()
+
+
+def model_of(case, state):
+    return with_state(empty_model(case.config, case.attention), state)
 
 
 def is_norm(name):
@@ -78,7 +82,7 @@ def with_state(model, state):
 
 
 def random_state(case):
-    model = empty_model(case.config)
+    model = empty_model(case.config, case.attention)
     state = rounded({n: random_tensor(case, n, p.shape) for n, p in model.named_parameters()})
     for gate, down in case.tail:
         state = shift_gate(case, state, gate, down)
@@ -90,7 +94,7 @@ def shift_gate(case, state, gate, down):
 
     Elsewhere they differ by less than a thousandth. The output is scaled up to match.
     """
-    model, seen = with_state(empty_model(case.config), state), {}
+    model, seen = model_of(case, state), {}
     model.get_submodule(gate).register_forward_hook(lambda _m, i, _o: seen.update(gate=i[0]))
     model.get_submodule(down).register_forward_hook(lambda _m, _i, o: seen.update(down=o.clone()))
     score(model, windows(case)["single"][0])

@@ -93,5 +93,6 @@ CASES = [
               rope_scaling={"long_factor": LONG[1:3], "short_factor": SHORT[1:3], "type": "longrope"}),
          COMMON | FUSED | longrope(SHORT[1:3], LONG[1:3]) | {
              "rotary over the whole head": fields(
-                 partial_rotary_factor=1.0, rope_scaling__long_factor=LONG, rope_scaling__short_factor=SHORT)}, style="v5"),
+                 partial_rotary_factor=1.0, rope_scaling__long_factor=LONG, rope_scaling__short_factor=SHORT)},
+         style="v5"),
 ]

@@ -13,6 +13,7 @@ class Case:
     config: dict
     alters: dict
     style: str = "v4"
+    attention: str = "eager"  # transformers' implementation
     seed: int = 0
     spread: float = 0.3  # standard deviation of the projections
     sharper: float = 0.0  # added to the norms of q and k, where the scale leaves attention too even
