@@ -1,6 +1,5 @@
 //! An opened checkpoint.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -9,8 +8,9 @@ use assay_api::Dtype;
 use crate::digest::{FileState, sha256};
 use crate::directory::{self, Directory};
 use crate::gguf::{self, Gguf};
-use crate::tensor::{Format, StoredTensor, Tensors, WeightFile};
+use crate::tensor::{Tensors, WeightFile};
 use crate::tokenizer::TextTokenizer;
+use crate::weight::Bound;
 use crate::{Architecture, ChatTemplate, CheckpointError, DigestCache, Slot, Weight, hf_tokenizer};
 
 /// A checkpoint whose headers are read and checked, with its weights mapped.
@@ -22,7 +22,7 @@ pub struct Checkpoint {
     pub(crate) default_dtype: Dtype,
     pub(crate) warnings: Vec<String>,
     pub(crate) files: Tensors,
-    pub(crate) weights: BTreeMap<Slot, StoredTensor>,
+    pub(crate) weights: BTreeMap<Slot, Bound>,
 }
 
 /// Where a checkpoint came from.
@@ -73,8 +73,7 @@ impl Checkpoint {
 
     /// Number of parameters; tied weights count once.
     pub fn parameters(&self) -> u64 {
-        let elements = |tensor: &StoredTensor| tensor.shape.iter().product::<usize>() as u64;
-        self.weights.values().map(elements).sum()
+        self.weights.values().map(|one| one.elements() as u64).sum()
     }
 
     /// What a reader of results should know about this checkpoint.
@@ -184,14 +183,12 @@ impl Checkpoint {
         self.weights.contains_key(&slot)
     }
 
-    /// The weight of a slot: borrowed from the file, or dequantised to float32. Query and key
-    /// rows are in the order of Hugging Face (the halves of a head one after the other) whatever
-    /// the file has.
+    /// The weight of a slot.
     ///
     /// # Errors
     /// The checkpoint has no weight for this slot, see [`Checkpoint::has`].
     pub fn weight(&self, slot: Slot) -> Result<Weight<'_>, CheckpointError> {
-        let tensor = self
+        let bound = self
             .weights
             .get(&slot)
             .ok_or_else(|| CheckpointError::MissingTensor {
@@ -199,32 +196,17 @@ impl Checkpoint {
                 tensor: format!("{slot:?}"),
                 hint: "; a tied head is the embedding",
             })?;
-        let stored = self.files.bytes(tensor);
-        let rows = match (&self.source, slot) {
-            (Source::Gguf(_), Slot::Layer(_, slot)) => {
-                gguf::interleaved_heads(&self.architecture, slot)
-            }
-            _ => None,
-        };
-        let stored = match rows {
-            None => Cow::Borrowed(stored),
-            Some(heads) => Cow::Owned(gguf::uninterleave(
-                stored,
-                heads,
-                self.architecture.head_dim,
-            )),
-        };
-        let (dtype, data) = match tensor.format {
-            Format::Plain(dtype) => (dtype, stored),
-            blocks => (
-                crate::WeightDtype::F32,
-                Cow::Owned(gguf::dequantise(blocks, &stored)),
-            ),
-        };
         Ok(Weight {
-            dtype,
-            shape: tensor.shape.clone(),
-            data,
+            bound,
+            files: &self.files,
         })
+    }
+
+    /// Says that a weight will not be read soon: the pages of the file that hold it and nothing
+    /// else may leave memory.
+    pub fn release(&self, slot: Slot) {
+        for tensor in self.weights.get(&slot).iter().flat_map(|one| &one.tensors) {
+            self.files.files[tensor.file].map.release(&tensor.bytes);
+        }
     }
 }

@@ -10,8 +10,9 @@ use assay_api::Dtype;
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::{self, Configuration};
 use crate::map::{MappedFile, open_regular};
+use crate::names::{bare, entries, tensors_of};
 use crate::tensor::{Tensors, WeightDtype, WeightFile};
-use crate::{Architecture, CheckpointError, Slot, safetensors};
+use crate::{Architecture, CheckpointError, Place, Slot, safetensors};
 
 pub(crate) const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
@@ -89,14 +90,16 @@ pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> 
         dtype,
     } = config::parse(&label, &bytes)?;
     let spec = architecture.family.spec();
-    let mut tensors = read_weights(&directory, &files, spec.buffers)?;
-
+    let mut tensors = read_weights(&directory, &files, &|name| {
+        spec.buffers.iter().any(|end| name.ends_with(end))
+    })?;
+    let others = drop_other_parts(&label, spec.other_parts, &mut tensors);
     let head = settle_head(&label, &mut architecture, &mut tensors);
-    let weights = tensors.bind(&directory.name, &architecture, &spec.safetensors)?;
+    let weights = tensors.bind(&directory.name, &architecture, spec.safetensors)?;
 
     let stored = weights
-        .get(&Slot::Embedding)
-        .and_then(|tensor| tensor.format.plain());
+        .get(&Slot::model(Place::Embedding))
+        .and_then(|weight| weight.format().plain());
     let differs = dtype
         .zip(stored)
         .filter(|(dtype, stored)| dtype != stored)
@@ -115,7 +118,7 @@ pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> 
         source: Source::Directory(directory),
         architecture,
         default_dtype,
-        warnings: head.into_iter().chain(differs).collect(),
+        warnings: others.into_iter().chain(head).chain(differs).collect(),
         files: tensors,
         weights,
     })
@@ -128,9 +131,14 @@ fn settle_head(
     architecture: &mut Architecture,
     tensors: &mut Tensors,
 ) -> Option<String> {
-    let names = &architecture.family.spec().safetensors;
-    let (head, embedding) = (names.name(Slot::Head), names.name(Slot::Embedding));
-    if !architecture.tied_head || !tensors.by_name.contains_key(&head) {
+    let stored = |place: Place| {
+        let (pattern, _) = entries(architecture.family.spec().safetensors, place).next()?;
+        let name = tensors_of(pattern, Slot::model(place), 1).pop()?;
+        let (name, _) = tensors.find(&name)?;
+        Some(name.clone())
+    };
+    let (head, embedding) = (stored(Place::Head)?, stored(Place::Embedding)?);
+    if !architecture.tied_head {
         return None;
     }
     if same_bytes(tensors, &head, &embedding) {
@@ -142,6 +150,22 @@ fn settle_head(
         "{config} says `tie_word_embeddings`, but the stored `{head}` differs from \
          `{embedding}`; the stored head is used"
     ))
+}
+
+/// Leaves out the tensors of parts that text does not pass through.
+fn drop_other_parts(config: &str, parts: &[&str], tensors: &mut Tensors) -> Option<String> {
+    let before = tensors.by_name.len();
+    tensors.by_name.retain(|name, _| {
+        let name = bare(name);
+        !parts.iter().any(|part| name.starts_with(part))
+    });
+    let dropped = before - tensors.by_name.len();
+    (dropped > 0).then(|| {
+        format!(
+            "{config} describes a model of text and images, of which the text is scored; \
+             {dropped} tensors of the rest are not read"
+        )
+    })
 }
 
 fn same_bytes(tensors: &Tensors, left: &str, right: &str) -> bool {
@@ -215,9 +239,8 @@ fn parse_index(label: &str, bytes: &[u8]) -> Result<WeightFiles, CheckpointError
 fn read_weights(
     directory: &Directory,
     files: &WeightFiles,
-    buffers: &[&str],
+    ignored: &impl Fn(&str) -> bool,
 ) -> Result<Tensors, CheckpointError> {
-    let ignored = |name: &str| buffers.iter().any(|end| name.ends_with(end));
     let mut tensors = Tensors::default();
     for (index, (name, listed)) in files.iter().enumerate() {
         let label = directory.label(name);

@@ -28,7 +28,7 @@ pub fn inspect(checkpoint: &Checkpoint, path: &str) -> Result<ModelInspection, C
         stored: stored(checkpoint),
         dtype: checkpoint.default_dtype(),
         max_positions: architecture.max_positions as u64,
-        layers: architecture.layers as u64,
+        layers: architecture.blocks.len() as u64,
         hidden_size: architecture.hidden_size as u64,
         heads: architecture.heads as u64,
         key_value_heads: architecture.kv_heads as u64,
@@ -43,15 +43,14 @@ pub fn inspect(checkpoint: &Checkpoint, path: &str) -> Result<ModelInspection, C
 
 fn stored(checkpoint: &Checkpoint) -> Vec<StoredDtype> {
     let mut parameters: BTreeMap<&str, u64> = BTreeMap::new();
-    for tensor in checkpoint.weights.values() {
-        let name = match tensor.format {
+    for weight in checkpoint.weights.values() {
+        let name = match weight.format() {
             Format::Plain(dtype) => dtype.name(),
             Format::Q8_0 => "Q8_0",
             Format::Q4_0 => "Q4_0",
             Format::Q4_1 => "Q4_1",
         };
-        let elements = tensor.shape.iter().product::<usize>() as u64;
-        *parameters.entry(name).or_default() += elements;
+        *parameters.entry(name).or_default() += weight.elements() as u64;
     }
     let mut stored: Vec<StoredDtype> = parameters
         .into_iter()

@@ -8,22 +8,32 @@ mod config;
 mod digest;
 mod directory;
 mod error;
-mod family;
+mod families;
 mod gguf;
 mod hf_tokenizer;
 mod inspect;
 mod map;
+mod names;
+mod rope;
 mod safetensors;
 mod sentencepiece;
+mod slot;
 mod tensor;
 mod tokenizer;
+mod weight;
 
-pub use architecture::{Architecture, LayerSlot, Rope, RopeScaling, Slot};
+pub use architecture::{
+    Activation, Architecture, Biases, Block, BlockForm, Experts, NormKind, Positions, QkNorm,
+    Scales, Softcaps,
+};
 pub use chat::{ChatError, ChatTemplate, Rendered};
 pub use checkpoint::Checkpoint;
 pub use digest::{DigestCache, FileState};
 pub use error::CheckpointError;
-pub use family::Family;
+pub use families::Family;
 pub use inspect::inspect;
-pub use tensor::{Weight, WeightDtype};
+pub use rope::{Rope, RopeScaling};
+pub use slot::{Param, Place, Slot};
+pub use tensor::WeightDtype;
 pub use tokenizer::{TextTokenizer, TokenBytes};
+pub use weight::Weight;

@@ -3,8 +3,10 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
+
+use memmap2::UncheckedAdvice;
 
 use crate::digest::FileState;
 
@@ -26,6 +28,23 @@ impl MappedFile {
         // `Checkpoint::check_unwritten` finds one that was.
         let map = unsafe { memmap2::Mmap::map(&file) }?;
         Ok(Self { map, state })
+    }
+
+    /// Lets pages that lie within these bytes leave memory until they are read again.
+    pub(crate) fn release(&self, bytes: &Range<usize>) {
+        const PAGE: usize = 4096;
+        let start = bytes.start.next_multiple_of(PAGE);
+        let end = bytes.end / PAGE * PAGE;
+        if start < end {
+            // SAFETY: the map is of a file and read-only, so a page that is dropped is read from
+            // the file again and holds the same bytes.
+            let result = unsafe {
+                self.map
+                    .unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
+            };
+            // Advice only: where it is not taken, the pages stay.
+            drop(result);
+        }
     }
 
     /// The state of the file when it was mapped.

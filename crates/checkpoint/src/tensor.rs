@@ -1,15 +1,17 @@
 //! Stored tensors, whatever kind of file they are in.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
 use assay_api::Dtype;
 
-use crate::family::NameTable;
+use half::{bf16, f16};
+
 use crate::map::MappedFile;
-use crate::{Architecture, CheckpointError, Slot};
+use crate::names::{Layout, NameTable, Take, bare, entries, tensors_of};
+use crate::weight::Bound;
+use crate::{Architecture, CheckpointError, Place, QkNorm, Slot};
 
 /// Element type of a [`Weight`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +36,15 @@ impl WeightDtype {
         }
     }
 
+    /// The numbers of stored elements.
+    pub(crate) fn to_float32(self, bytes: &[u8]) -> Vec<f32> {
+        match self {
+            Self::F32 => numbers(bytes, f32::from_le_bytes),
+            Self::F16 => numbers(bytes, |bytes| f16::from_le_bytes(bytes).to_f32()),
+            Self::Bf16 => numbers(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        }
+    }
+
     /// What `dtype: auto` computes in.
     pub(crate) const fn computed_in(self) -> Dtype {
         match self {
@@ -43,15 +54,9 @@ impl WeightDtype {
     }
 }
 
-/// One weight, ready for the decoder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Weight<'a> {
-    /// Element type of `data`.
-    pub dtype: WeightDtype,
-    /// `[out, in]` for matrices, `[size]` for norms.
-    pub shape: Vec<usize>,
-    /// The elements, row by row, little endian. Borrowed from the file where it stores them so.
-    pub data: Cow<'a, [u8]>,
+fn numbers<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    let (elements, _) = bytes.as_chunks::<N>();
+    elements.iter().map(|bytes| number(*bytes)).collect()
 }
 
 /// How a tensor's elements are stored.
@@ -128,51 +133,146 @@ impl Tensors {
         &self.files[tensor.file].map[tensor.bytes.clone()]
     }
 
-    /// Gives every slot of the architecture its tensor.
+    /// The tensor of this name, whatever wrappers a training tool left in front of it: the name it
+    /// is stored by.
+    pub(crate) fn find(&self, name: &str) -> Option<(&String, &StoredTensor)> {
+        let stored = self.by_name.get_key_value(name);
+        stored.or_else(|| {
+            let wanted = bare(name);
+            self.by_name
+                .iter()
+                .find(|(stored, _)| bare(stored) == wanted)
+        })
+    }
+
+    /// Gives every slot of the architecture its tensors.
     ///
     /// # Errors
-    /// A tensor is missing, has another shape, or is left over.
+    /// A tensor is missing, has another shape, is there twice under different wrappers of its
+    /// name, or is left over.
     pub(crate) fn bind(
-        &mut self,
+        &self,
         checkpoint: &str,
         architecture: &Architecture,
-        names: &NameTable,
-    ) -> Result<BTreeMap<Slot, StoredTensor>, CheckpointError> {
+        names: NameTable,
+    ) -> Result<BTreeMap<Slot, Bound>, CheckpointError> {
+        let by_bare = self.by_bare()?;
+        let mut used = BTreeSet::new();
         let mut bound = BTreeMap::new();
-        for (slot, expected) in architecture.slots() {
-            let name = names.name(slot);
-            let Some(tensor) = self.by_name.remove(&name) else {
-                return Err(CheckpointError::MissingTensor {
-                    file: checkpoint.to_owned(),
-                    tensor: name,
-                    hint: missing_hint(slot),
-                });
+        for (slot, shape) in architecture.slots() {
+            let heads = shape[0] / architecture.head_dim;
+            let is_there = |pattern: &str| {
+                let first = &tensors_of(pattern, slot, heads)[0];
+                by_bare.contains_key(bare(first).as_ref())
             };
-            if tensor.shape != expected {
-                return Err(CheckpointError::WrongShape {
-                    file: self.files[tensor.file].label.clone(),
-                    tensor: name,
-                    stored: tensor.shape,
-                    expected,
-                });
+            let mut known = entries(names, slot.place);
+            let (pattern, take) = known
+                .clone()
+                .find(|(pattern, _)| is_there(pattern))
+                .or_else(|| known.next())
+                .ok_or_else(|| {
+                    let place = format!("{:?} (this kind of file has no name for it)", slot.place);
+                    missing(checkpoint, place, slot)
+                })?;
+            let wanted = tensors_of(pattern, slot, heads);
+            let rows = shape[0] / wanted.len();
+            let layout = Layout::new(architecture, slot.place, rows, take_of(take, &shape));
+            let mut tensors = Vec::with_capacity(wanted.len());
+            for name in wanted {
+                let bare = bare(&name).into_owned();
+                let Some(&(stored, tensor)) = by_bare.get(bare.as_str()) else {
+                    return Err(missing(checkpoint, name, slot));
+                };
+                let by_head = pattern.contains("{head}");
+                let expected = stored_shape(architecture, slot, &shape, &layout, by_head);
+                if tensor.shape != expected {
+                    return Err(CheckpointError::WrongShape {
+                        file: self.files[tensor.file].label.clone(),
+                        tensor: stored.to_owned(),
+                        stored: tensor.shape.clone(),
+                        expected,
+                    });
+                }
+                used.insert(stored);
+                tensors.push(tensor.clone());
             }
-            bound.insert(slot, tensor);
+            bound.insert(
+                slot,
+                Bound {
+                    shape,
+                    tensors,
+                    layout,
+                },
+            );
         }
-        match self.by_name.pop_first() {
+        let unused = self
+            .by_name
+            .iter()
+            .find(|(name, _)| !used.contains(name.as_str()));
+        match unused {
             None => Ok(bound),
             Some((name, tensor)) => Err(CheckpointError::UnusedTensor {
                 file: self.files[tensor.file].label.clone(),
-                tensor: name,
+                tensor: name.clone(),
             }),
         }
     }
+
+    /// The tensors by their names without wrappers, with the names they are stored by.
+    fn by_bare(&self) -> Result<BTreeMap<String, (&str, &StoredTensor)>, CheckpointError> {
+        let mut found: BTreeMap<String, (&str, &StoredTensor)> = BTreeMap::new();
+        for (name, tensor) in &self.by_name {
+            if let Some((other, _)) = found.insert(bare(name).into_owned(), (name, tensor)) {
+                let file = &self.files[tensor.file].label;
+                let detail = format!("tensors `{other}` and `{name}` are the same weight twice");
+                return Err(CheckpointError::damaged(file, detail));
+            }
+        }
+        Ok(found)
+    }
 }
 
-fn missing_hint(slot: Slot) -> &'static str {
-    match slot {
-        Slot::Head => {
+/// Vectors have no columns to exchange with rows.
+fn take_of(take: Take, shape: &[usize]) -> Take {
+    match take {
+        Take::Transposed if shape.len() == 1 => Take::Whole,
+        Take::StackedTransposed(places) if shape.len() == 1 => Take::Stacked(places),
+        _ => take,
+    }
+}
+
+/// The shape that a tensor of this slot must have in the file.
+fn stored_shape(
+    architecture: &Architecture,
+    slot: Slot,
+    shape: &[usize],
+    layout: &Layout,
+    by_head: bool,
+) -> Vec<usize> {
+    let each_head = architecture.qk_norm == Some(QkNorm::EachHead)
+        && matches!(slot.place, Place::QueryNorm | Place::KeyNorm);
+    let head_dim = architecture.head_dim;
+    if each_head && !by_head {
+        return vec![layout.stored_rows / head_dim, head_dim];
+    }
+    let mut stored = shape.to_vec();
+    stored[0] = layout.stored_rows;
+    if layout.transposed {
+        stored.reverse();
+    }
+    stored
+}
+
+fn missing(checkpoint: &str, tensor: String, slot: Slot) -> CheckpointError {
+    let hint = match slot.place {
+        Place::Head => {
             "; store the head, or set `tie_word_embeddings` to true if it is the embedding"
         }
         _ => "; give the complete checkpoint, or the configuration that belongs to it",
+    };
+    CheckpointError::MissingTensor {
+        file: checkpoint.to_owned(),
+        tensor,
+        hint,
     }
 }

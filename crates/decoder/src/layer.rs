@@ -1,70 +1,68 @@
 //! One block of the decoder: attention and MLP, each added to the residual stream.
 
-use assay_checkpoint::{Architecture, LayerSlot, Slot};
+use assay_checkpoint::{Architecture, BlockForm, Place};
 use tch::Tensor;
 
 use crate::DecoderError;
-use crate::batch::{Group, signed};
-use crate::norm::rms_norm;
+use crate::attention::{Attention, AttentionScratch, Sizes};
+use crate::batch::Group;
+use crate::mlp::{Dense, Mlp};
+use crate::norm::Norm;
 use crate::rope::Rotation;
 use crate::torch::{Output, linear};
-use crate::weights::Loader;
+use crate::weights::{Linear, Loader};
 
-/// Sizes of a block, as libtorch wants them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    pub(crate) heads: i64,
-    pub(crate) kv_heads: i64,
-    pub(crate) head_dim: i64,
-    pub(crate) intermediate: i64,
-    pub(crate) norm_eps: f64,
-}
-
-impl Sizes {
-    pub(crate) fn of(architecture: &Architecture) -> Self {
-        Self {
-            heads: signed(architecture.heads),
-            kv_heads: signed(architecture.kv_heads),
-            head_dim: signed(architecture.head_dim),
-            intermediate: signed(architecture.intermediate_size),
-            norm_eps: architecture.norm_eps,
-        }
-    }
-}
-
-/// The weights of a block.
+/// A block.
 pub(crate) struct Layer {
-    attention_norm: Tensor,
-    /// Query, key and value below each other, `[(heads + 2 kv_heads) * head_dim, hidden]`.
-    qkv: Tensor,
-    output: Tensor,
-    mlp_norm: Tensor,
-    /// Gate and up below each other, `[2 * intermediate, hidden]`.
-    gate_up: Tensor,
-    down: Tensor,
+    form: BlockForm,
+    attention_norm: Option<Norm>,
+    attention: Attention,
+    attention_post_norm: Option<Norm>,
+    mlp_norm: Option<Norm>,
+    mlp: Mlp,
+    mlp_post_norm: Option<Norm>,
+    residual_scale: f64,
 }
 
 /// Memory that every block writes anew. It is kept for the length of a forward pass: the system
 /// would map fresh memory page by page for each block.
 pub(crate) struct Scratch {
-    /// `[rows, (heads + 2 kv_heads) * head_dim]`
-    qkv: Tensor,
-    /// `[rows, heads * head_dim]`; rows of padding stay zero.
-    attended: Tensor,
-    /// `[rows, 2 * intermediate]`
-    gate_up: Tensor,
+    attention: AttentionScratch,
+    /// `[rows, 2 * intermediate]`, for the blocks with one MLP.
+    up: Option<Tensor>,
+    /// `[rows, hidden]`: the output of a branch that is not added as it is.
+    branch: Option<Tensor>,
 }
 
 impl Scratch {
     /// For as many rows as `x` has, in its dtype and on its device.
-    pub(crate) fn new(x: &Tensor, sizes: Sizes) -> Result<Self, DecoderError> {
+    pub(crate) fn new(x: &Tensor, layers: &[Layer]) -> Result<Self, DecoderError> {
         let (rows, _) = x.size2()?;
         let options = (x.f_kind()?, x.device());
-        let heads = sizes.heads + 2 * sizes.kv_heads;
+        let sizes = layers.first().map(|layer| layer.attention.sizes());
+        let sizes = sizes.unwrap_or(Sizes {
+            heads: 0,
+            kv_heads: 0,
+            head_dim: 0,
+        });
+        let dense = layers.iter().find_map(|layer| match &layer.mlp {
+            Mlp::Dense(dense) => Some(dense),
+            Mlp::Mixture(_) => None,
+        });
+        let up = match dense {
+            Some(dense) => Some(dense.space(rows, options)?),
+            None => None,
+        };
+        let direct = layers.iter().all(Layer::adds_directly);
+        let branch = if direct {
+            None
+        } else {
+            Some(x.f_empty_like()?)
+        };
         Ok(Self {
-            qkv: Tensor::f_empty([rows, heads * sizes.head_dim], options)?,
-            attended: Tensor::f_zeros([rows, sizes.heads * sizes.head_dim], options)?,
-            gate_up: Tensor::f_empty([rows, 2 * sizes.intermediate], options)?,
+            attention: AttentionScratch::new(rows, sizes, options)?,
+            up,
+            branch,
         })
     }
 }
@@ -75,63 +73,123 @@ impl Layer {
         architecture: &Architecture,
         index: usize,
     ) -> Result<Self, DecoderError> {
-        let at = |slot| Slot::Layer(index, slot);
-        let heads = architecture.heads + 2 * architecture.kv_heads;
+        let block = architecture.blocks[index];
+        let has = |place| architecture.has(block, place);
+        let norm = |place| loader.norm_if(has(place), index, place);
         Ok(Self {
-            attention_norm: loader.one(at(LayerSlot::AttentionNorm))?,
-            qkv: loader.stacked(
-                &[
-                    at(LayerSlot::Query),
-                    at(LayerSlot::Key),
-                    at(LayerSlot::Value),
-                ],
-                heads * architecture.head_dim,
-            )?,
-            output: loader.one(at(LayerSlot::Output))?,
-            mlp_norm: loader.one(at(LayerSlot::MlpNorm))?,
-            gate_up: loader.stacked(
-                &[at(LayerSlot::Gate), at(LayerSlot::Up)],
-                2 * architecture.intermediate_size,
-            )?,
-            down: loader.one(at(LayerSlot::Down))?,
+            form: architecture.form,
+            attention_norm: norm(Place::AttentionNorm)?,
+            attention: Attention::load(loader, architecture, index, block)?,
+            attention_post_norm: norm(Place::AttentionPostNorm)?,
+            mlp_norm: norm(Place::MlpNorm)?,
+            mlp: Mlp::load(loader, architecture, index, block)?,
+            mlp_post_norm: norm(Place::MlpPostNorm)?,
+            residual_scale: architecture.scales.residual,
         })
     }
 
-    /// Adds the block's output to `x`, `[rows, hidden]`, in place.
+    /// Replaces `x`, `[rows, hidden]`, by the block's output.
     pub(crate) fn forward(
         &self,
         x: &mut Tensor,
-        sizes: Sizes,
-        rotation: &Rotation,
+        rotations: &[Rotation],
         groups: &[Group],
         scratch: &mut Scratch,
     ) -> Result<(), DecoderError> {
-        let normed = rms_norm(x, &self.attention_norm, sizes.norm_eps)?;
-        linear(&normed, &self.qkv, &mut scratch.qkv, Output::Replace)?;
-        rotation.apply(&mut heads(
-            &scratch.qkv,
-            sizes,
-            0,
-            sizes.heads + sizes.kv_heads,
-        )?)?;
-        for &group in groups {
-            attend(scratch, sizes, group)?;
-        }
-        linear(&scratch.attended, &self.output, x, Output::Add)?;
+        let normed = read(self.attention_norm.as_ref(), x)?;
+        // What the MLP reads, if it does not wait for attention.
+        let beside = match self.form {
+            BlockForm::Parallel => Some(read(self.mlp_norm.as_ref(), x)?),
+            BlockForm::ParallelShared => Some(normed.shallow_clone()),
+            _ => None,
+        };
+        self.attention
+            .attend(&normed, rotations, groups, &mut scratch.attention)?;
+        drop(normed);
+        let attended = scratch.attention.attended.shallow_clone();
+        let behind = self.attention_post_norm.as_ref();
+        self.add(&self.attention.output, &attended, behind, x, scratch)?;
 
-        let normed = rms_norm(x, &self.mlp_norm, sizes.norm_eps)?;
-        linear(
-            &normed,
-            &self.gate_up,
-            &mut scratch.gate_up,
-            Output::Replace,
-        )?;
-        let mut gate = scratch.gate_up.f_narrow(1, 0, sizes.intermediate)?;
-        let up = scratch
-            .gate_up
-            .f_narrow(1, sizes.intermediate, sizes.intermediate)?;
-        let _ = gate.f_silu_()?.f_mul_(&up)?;
-        linear(&gate, &self.down, x, Output::Add)
+        let input = match beside {
+            Some(input) => input,
+            None => read(self.mlp_norm.as_ref(), x)?,
+        };
+        let behind = self.mlp_post_norm.as_ref();
+        match &self.mlp {
+            Mlp::Dense(dense) => {
+                let inner = Self::inner(dense, &input, scratch)?;
+                self.add(&dense.down, &inner, behind, x, scratch)
+            }
+            Mlp::Mixture(mixture) => self.add_branch(mixture.of(&input)?, behind, x),
+        }
+    }
+
+    fn inner(dense: &Dense, x: &Tensor, scratch: &mut Scratch) -> Result<Tensor, DecoderError> {
+        match &mut scratch.up {
+            Some(space) => dense.inner(x, space),
+            None => Err(DecoderError::Torch("a block without memory".to_owned())),
+        }
+    }
+
+    /// Adds the output of a branch, the product of `input` with `last`, to the residual stream.
+    fn add(
+        &self,
+        last: &Linear,
+        input: &Tensor,
+        behind: Option<&Norm>,
+        x: &mut Tensor,
+        scratch: &mut Scratch,
+    ) -> Result<(), DecoderError> {
+        match &mut scratch.branch {
+            Some(branch) if !self.adds_directly() => {
+                last.apply(input, branch, Output::Replace)?;
+                self.add_branch(branch.shallow_clone(), behind, x)
+            }
+            _ => {
+                last.apply(input, x, Output::Add)?;
+                self.norm_sum(behind, x)
+            }
+        }
+    }
+
+    /// Adds what a branch has come to.
+    fn add_branch(
+        &self,
+        mut branch: Tensor,
+        behind: Option<&Norm>,
+        x: &mut Tensor,
+    ) -> Result<(), DecoderError> {
+        if self.form != BlockForm::ResidualNorm
+            && let Some(norm) = behind
+        {
+            branch = norm.apply(&branch)?;
+        }
+        if self.is_scaled() {
+            branch = branch.f_mul_scalar(self.residual_scale)?;
+        }
+        let _ = x.f_add_(&branch)?;
+        self.norm_sum(behind, x)
+    }
+
+    /// The norm over the sum, in blocks of that form.
+    fn norm_sum(&self, behind: Option<&Norm>, x: &mut Tensor) -> Result<(), DecoderError> {
+        if self.form == BlockForm::ResidualNorm
+            && let Some(norm) = behind
+        {
+            let normed = norm.apply(x)?;
+            x.f_copy_(&normed)?;
+        }
+        Ok(())
+    }
+
+    fn is_scaled(&self) -> bool {
+        self.residual_scale.to_bits() != 1_f64.to_bits()
+    }
+
+    /// Whether outputs of branches are added as they are, so that the last product can do it.
+    fn adds_directly(&self) -> bool {
+        let normed = matches!(self.form, BlockForm::Sandwich | BlockForm::PostNorm);
+        !normed && !self.is_scaled()
     }
 
     /// The matrix products of [`Layer::forward`] and nothing else.
@@ -140,62 +198,34 @@ impl Layer {
         x: &mut Tensor,
         scratch: &mut Scratch,
     ) -> Result<(), DecoderError> {
-        linear(x, &self.qkv, &mut scratch.qkv, Output::Replace)?;
-        linear(&scratch.attended, &self.output, x, Output::Add)?;
-        linear(x, &self.gate_up, &mut scratch.gate_up, Output::Replace)?;
-        let (_, columns) = self.down.size2()?;
+        let space = &mut scratch.attention;
         linear(
-            &scratch.gate_up.f_narrow(1, 0, columns)?,
-            &self.down,
             x,
-            Output::Add,
-        )
+            &self.attention.qkv.weight,
+            &mut space.qkv,
+            Output::Replace,
+        )?;
+        let output = &self.attention.output.weight;
+        linear(&space.attended, output, x, Output::Add)?;
+        match &self.mlp {
+            Mlp::Dense(dense) => {
+                if let Some(up) = &mut scratch.up {
+                    linear(x, &dense.up.weight, up, Output::Replace)?;
+                    let (_, columns) = dense.down.weight.size2()?;
+                    let inner = up.f_narrow(1, 0, columns)?;
+                    linear(&inner, &dense.down.weight, x, Output::Add)?;
+                }
+                Ok(())
+            }
+            Mlp::Mixture(mixture) => mixture.products(x),
+        }
     }
 }
 
-/// Causal attention within each window of `group`.
-fn attend(scratch: &mut Scratch, sizes: Sizes, group: Group) -> Result<(), DecoderError> {
-    let Sizes {
-        heads: query_heads,
-        kv_heads,
-        head_dim,
-        ..
-    } = sizes;
-    let Group {
-        start,
-        windows,
-        len,
-    } = group;
-    let rows = scratch.qkv.f_narrow(0, start, windows * len)?;
-    let part = |first: i64, count: i64| -> Result<Tensor, DecoderError> {
-        let part = heads(&rows, sizes, first, count)?;
-        Ok(part
-            .f_view([windows, len, count, head_dim])?
-            .f_transpose(1, 2)?)
-    };
-    let attended = Tensor::f_scaled_dot_product_attention(
-        &part(0, query_heads)?,
-        &part(query_heads, kv_heads)?,
-        &part(query_heads + kv_heads, kv_heads)?,
-        None::<Tensor>,
-        0.0,
-        true,
-        None,
-        query_heads != kv_heads,
-    )?;
-    let attended = attended
-        .f_transpose(1, 2)?
-        .f_reshape([windows * len, query_heads * head_dim])?;
-    scratch
-        .attended
-        .f_narrow(0, start, windows * len)?
-        .f_copy_(&attended)?;
-    Ok(())
-}
-
-/// The `count` heads from `first` on of fused projections `[rows, columns]`, as a view
-/// `[rows, count, head_dim]`.
-fn heads(qkv: &Tensor, sizes: Sizes, first: i64, count: i64) -> Result<Tensor, DecoderError> {
-    let columns = qkv.f_narrow(1, first * sizes.head_dim, count * sizes.head_dim)?;
-    Ok(columns.f_unflatten(1, [count, sizes.head_dim])?)
+/// What a branch reads of `x`.
+fn read(norm: Option<&Norm>, x: &Tensor) -> Result<Tensor, DecoderError> {
+    match norm {
+        Some(norm) => norm.apply(x),
+        None => Ok(x.shallow_clone()),
+    }
 }

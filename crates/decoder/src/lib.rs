@@ -6,11 +6,13 @@
 //! of windows of equal length. Nothing is padded but the row count of a matrix product, to
 //! [`MIN_GEMM_ROWS`].
 
+mod attention;
 mod batch;
 mod error;
 mod layer;
 mod loss;
 mod memory;
+mod mlp;
 mod model;
 mod norm;
 mod rope;

@@ -1,35 +1,38 @@
 //! How much memory weights and activations take, before they take it.
 
 use assay_api::Dtype;
-use assay_checkpoint::Checkpoint;
+use assay_checkpoint::{Architecture, BlockForm, Checkpoint, Positions, Scales};
 
+use crate::attention::QUERY_ROWS;
 use crate::model::{HEAD_ROWS, MIN_GEMM_ROWS};
+use crate::weights::CHUNK;
 
-/// Bytes that loading a checkpoint in `dtype` takes at most: the weights, and two copies of the
-/// largest of them in float32 on their way.
+/// Bytes that loading a checkpoint in `dtype` takes at most: the weights, norms in float32, and
+/// some rows on their way, as they are stored and in float32.
 ///
 /// The file that the weights are read from is mapped and not counted.
 pub fn weight_bytes(checkpoint: &Checkpoint, dtype: Dtype) -> u64 {
     let slots = checkpoint.architecture().slots();
-    let sizes = slots
-        .iter()
-        .map(|(_, shape)| shape.iter().map(|&size| size as u64).product::<u64>());
-    let largest = sizes.clone().max().unwrap_or(0);
-    sizes.sum::<u64>() * dtype.bytes() + 2 * largest * Dtype::Float32.bytes()
+    let bytes = |(_, shape): &(_, Vec<usize>)| {
+        let elements = shape.iter().map(|&size| size as u64).product::<u64>();
+        elements
+            * if shape.len() == 1 {
+                Dtype::Float32
+            } else {
+                dtype
+            }
+            .bytes()
+    };
+    slots.iter().map(bytes).sum::<u64>() + 3 * CHUNK as u64
 }
 
-/// Sizes that decide how much memory the activations take. All but `number` in elements.
+/// What decides how much memory the activations take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct Activations<'a> {
+    pub(crate) architecture: &'a Architecture,
     /// Bytes of a number of the dtype.
     pub(crate) number: u64,
-    pub(crate) hidden: u64,
-    pub(crate) intermediate: u64,
-    pub(crate) heads: u64,
-    pub(crate) kv_heads: u64,
-    pub(crate) head_dim: u64,
-    pub(crate) vocab_size: u64,
-    /// Whether attention keeps a score for every pair of a window.
+    /// Whether fused attention keeps a score for every pair of a window.
     pub(crate) scores: bool,
 }
 
@@ -41,9 +44,9 @@ const LOSS_COPIES: u64 = 3;
 /// Buffers of a thread, and of oneDNN for one product.
 const WORKSPACE: u64 = 1 << 20;
 
-impl Shape {
+impl Activations<'_> {
     /// Bytes that the activations of one micro-batch take at most, for windows of these lengths.
-    pub(crate) fn activations(self, windows: impl Iterator<Item = usize>) -> u64 {
+    pub(crate) fn peak(self, windows: impl Iterator<Item = usize>) -> u64 {
         let mut lengths: Vec<u64> = windows.map(|len| len as u64).collect();
         lengths.sort_unstable();
         let rows = lengths.iter().sum::<u64>().max(MIN_GEMM_ROWS as u64);
@@ -53,32 +56,59 @@ impl Shape {
             .max()
             .unwrap_or(0);
 
-        let residual = self.hidden * self.number;
+        let number = self.number;
+        let Architecture {
+            hidden_size,
+            embedding_size,
+            intermediate_size,
+            heads,
+            kv_heads,
+            head_dim,
+            vocab_size,
+            ..
+        } = *self.architecture;
+        let of = |elements: usize| elements as u64 * number;
+        let residual = of(hidden_size);
         // Ids, positions, counted rows and targets, here and on the device.
         let indices = 2 * (8 + 4 + 8 + 8);
-        let rotation = 2 * self.head_dim * self.number;
-        let qkv = (self.heads + 2 * self.kv_heads) * self.head_dim * self.number;
-        let attended = self.heads * self.head_dim * self.number;
-        let gate_up = 2 * self.intermediate * self.number;
-        let rotated = (self.heads + self.kv_heads) * self.head_dim * self.number;
+        let ropes = self.architecture.ropes().len();
+        let rotation = of(2 * head_dim * ropes);
+        let qkv = of((heads + 2 * kv_heads) * head_dim);
+        let attended = of(heads * head_dim);
+        let width = if self.architecture.gated { 2 } else { 1 };
+        let up = of(width * intermediate_size);
+        let rotated = of((heads + kv_heads) * head_dim);
         // A norm's float32 input and output, unless they are the input and output themselves.
-        let exact = if self.number < FLOAT {
-            2 * self.hidden * FLOAT
+        let exact = if number < FLOAT {
+            2 * hidden_size as u64 * FLOAT
         } else {
             0
         };
         // oneDNN wants the strided input of the last product contiguous.
-        let gated = self.intermediate * self.number;
+        let gated = of(intermediate_size);
+        // The output of a branch that is not added as it is, its norm and a multiple of it; the
+        // norm that attention and MLP read side by side.
+        let branch = match self.architecture.form {
+            BlockForm::PreNorm => 0,
+            BlockForm::ParallelShared => residual,
+            _ => 3 * residual,
+        } + if self.architecture.scales == Scales::NONE {
+            0
+        } else {
+            2 * residual
+        };
 
-        let kept = rows.saturating_mul(indices + rotation + residual + qkv + attended + gate_up);
+        let kept =
+            rows.saturating_mul(indices + rotation + residual + qkv + attended + up + branch);
         // Beside the normed input of attention, which lives to the block's end: its own
         // temporaries, or the normed input of the MLP and what is there before or after it.
         let block = rows
-            .saturating_mul(rotated.max(residual + exact.max(gated)))
+            .saturating_mul(rotated.max(residual + exact.max(gated)).max(self.mixture()))
             .max(attention)
             .saturating_add(rows.saturating_mul(residual));
-        let logits = HEAD_ROWS as u64 * self.vocab_size * self.number
-            + LOSS_ROWS * LOSS_COPIES * self.vocab_size * FLOAT;
+        let logits = HEAD_ROWS as u64 * of(vocab_size)
+            + LOSS_ROWS * LOSS_COPIES * vocab_size as u64 * FLOAT
+            + HEAD_ROWS as u64 * of(2 * embedding_size);
         let head = rows
             .saturating_mul(indices + residual)
             .saturating_add(logits);
@@ -88,76 +118,138 @@ impl Shape {
         peak.saturating_add(peak / 2).saturating_add(WORKSPACE)
     }
 
+    /// Bytes a row of a mixture of experts: the scores of all, the sum of their outputs, and what
+    /// the one that gets every row holds.
+    fn mixture(self) -> u64 {
+        let Some(experts) = self.architecture.experts else {
+            return 0;
+        };
+        let width = 3 * self.architecture.hidden_size + 3 * experts.intermediate_size;
+        experts.count as u64 * (2 * FLOAT + self.number) + width as u64 * self.number
+    }
+
     /// Bytes that attention over `windows` windows of `len` rows takes beside its inputs.
     fn attention(self, windows: u64, len: u64) -> u64 {
+        let Architecture {
+            heads, head_dim, ..
+        } = *self.architecture;
+        let (heads, head_dim) = (heads as u64, head_dim as u64);
         let rows = windows.saturating_mul(len);
-        let output = rows.saturating_mul(self.heads * (self.head_dim * self.number + FLOAT));
+        let output = rows.saturating_mul(heads * (head_dim * self.number + FLOAT));
+        let tiled = output.saturating_add(self.tiles(len));
         if !self.scores {
-            return output;
+            return tiled;
         }
         // Scaled queries and keys, keys and values repeated for every head, the output in the
         // order of rows; scores, masked scores and their softmax.
-        let repeated = rows.saturating_mul(5 * self.heads * self.head_dim * self.number);
-        let scores = rows
+        let repeated = rows.saturating_mul(5 * heads * head_dim * self.number);
+        let scores = rows.saturating_mul(len).saturating_mul(3 * heads * FLOAT);
+        tiled.saturating_add(repeated).saturating_add(scores)
+    }
+
+    /// Bytes of masks, and of the scores of a tile where no fused kernel computes them.
+    fn tiles(self, len: u64) -> u64 {
+        let architecture = self.architecture;
+        let changed =
+            architecture.softcaps.attention.is_some() || architecture.positions == Positions::Alibi;
+        let slides = |window: usize| (window as u64) < len;
+        let masked = changed
+            || architecture
+                .blocks
+                .iter()
+                .any(|block| block.window.is_some_and(slides));
+        if !masked {
+            return 0;
+        }
+        let rows = len.min(QUERY_ROWS.unsigned_abs());
+        // Tiles of every length up to that of the window, and what each is made of.
+        let tiles = len.div_ceil(rows);
+        let masks = rows
             .saturating_mul(len)
-            .saturating_mul(3 * self.heads * FLOAT);
-        output.saturating_add(repeated).saturating_add(scores)
+            .saturating_mul(tiles.div_ceil(2) * self.number + 20);
+        let scores = if changed {
+            let heads = architecture.heads as u64;
+            rows.saturating_mul(len)
+                .saturating_mul(heads * (2 * self.number + 2 * FLOAT))
+        } else {
+            0
+        };
+        masks.saturating_add(scores)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
-    const SHAPE: Shape = Shape {
-        number: 4,
-        hidden: 576,
-        intermediate: 1536,
-        heads: 9,
-        kv_heads: 3,
-        head_dim: 64,
-        vocab_size: 49_152,
-        scores: false,
-    };
+    /// The architecture of a fixture, as wide as the demo checkpoint.
+    fn architecture(case: &str) -> Architecture {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+        let path = fs::canonicalize(fixtures.join(case)).unwrap();
+        Architecture {
+            hidden_size: 576,
+            embedding_size: 576,
+            intermediate_size: 1536,
+            heads: 9,
+            kv_heads: 3,
+            head_dim: 64,
+            vocab_size: 49_152,
+            ..Checkpoint::open(&path).unwrap().architecture().clone()
+        }
+    }
 
-    fn of(shape: Shape, windows: &[usize]) -> u64 {
-        shape.activations(windows.iter().copied())
+    fn of(number: u64, scores: bool, case: &str, windows: &[usize]) -> u64 {
+        let architecture = &architecture(case);
+        let activations = Activations {
+            architecture,
+            number,
+            scores,
+        };
+        activations.peak(windows.iter().copied())
+    }
+
+    fn plain(windows: &[usize]) -> u64 {
+        of(4, false, "llama_gqa", windows)
     }
 
     #[test]
     fn it_grows_with_rows_and_not_with_their_order() {
-        assert_eq!(of(SHAPE, &[1024, 7, 300]), of(SHAPE, &[7, 300, 1024]));
-        assert!(of(SHAPE, &[2048, 2048]) > of(SHAPE, &[2048]));
-        assert_eq!(of(SHAPE, &[1]), of(SHAPE, &[MIN_GEMM_ROWS]));
-        let narrow = Shape { number: 2, ..SHAPE };
-        assert!(of(narrow, &[4096]) < of(SHAPE, &[4096]));
+        assert_eq!(plain(&[1024, 7, 300]), plain(&[7, 300, 1024]));
+        assert!(plain(&[2048, 2048]) > plain(&[2048]));
+        assert_eq!(plain(&[1]), plain(&[MIN_GEMM_ROWS]));
+        assert!(of(2, false, "llama_gqa", &[4096]) < plain(&[4096]));
     }
 
     #[test]
     fn the_logits_are_the_least() {
         let logits = HEAD_ROWS as u64 * 49_152 * 4;
-        assert!(of(SHAPE, &[1]) > logits);
-        assert!(of(SHAPE, &[]) > logits);
+        assert!(plain(&[1]) > logits);
+        assert!(plain(&[]) > logits);
     }
 
     #[test]
     fn scores_grow_with_the_square_of_the_longest_windows() {
-        let scores = Shape {
-            scores: true,
-            ..SHAPE
-        };
-        let more = of(scores, &[4096]) - of(SHAPE, &[4096]);
+        let scores = |windows: &[usize]| of(4, true, "llama_gqa", windows);
+        let more = scores(&[4096]) - plain(&[4096]);
         assert!(more > 9 * 4096 * 4096 * 4 * 3, "{more}");
         // Windows of equal length are taken together, others one length after the other.
-        assert!(of(scores, &[2048, 2048]) > of(scores, &[2048, 2047]));
+        assert!(scores(&[2048, 2048]) > scores(&[2048, 2047]));
+    }
+
+    #[test]
+    fn capped_scores_are_those_of_a_tile() {
+        let capped = of(4, false, "gemma2", &[8192]);
+        let tile = 9 * QUERY_ROWS.unsigned_abs() * 8192 * 4;
+        assert!(capped > plain(&[8192]) + tile, "{capped}");
+        assert!(capped < plain(&[8192]) + 9 * 8192 * 8192 * 4, "{capped}");
     }
 
     #[test]
     fn what_no_machine_has_does_not_overflow() {
-        let scores = Shape {
-            scores: true,
-            ..SHAPE
-        };
-        assert_eq!(of(scores, &[u32::MAX as usize; 3]), u64::MAX);
+        let windows = [u32::MAX as usize; 3];
+        assert_eq!(of(4, true, "llama_gqa", &windows), u64::MAX);
     }
 }

@@ -1,18 +1,18 @@
 //! The decoder: embedding, blocks, head, loss.
 
 use assay_api::Dtype;
-use assay_checkpoint::{Checkpoint, Slot};
+use assay_checkpoint::{Architecture, Checkpoint, Place, Positions, Slot};
 use tch::{Device, Kind, Tensor};
 
 use crate::DecoderError;
 use crate::batch::{Batch, Sequence, signed};
-use crate::layer::{Layer, Scratch, Sizes};
+use crate::layer::{Layer, Scratch};
 use crate::loss::nll;
-use crate::memory::Shape;
-use crate::norm::rms_norm;
-use crate::rope::Rotation;
+use crate::memory::Activations;
+use crate::norm::Norm;
+use crate::rope::{Frequencies, Rotation};
 use crate::torch::{Output, linear};
-use crate::weights::Loader;
+use crate::weights::{Linear, Loader};
 
 /// The fewest rows of a matrix product. With fewer, libtorch's libraries choose other kernels,
 /// and a row's bits would depend on how many rows are computed with it.
@@ -23,18 +23,21 @@ pub const HEAD_ROWS: usize = 256;
 
 /// A model on a device.
 pub struct Decoder {
-    sizes: Sizes,
-    vocab_size: usize,
+    architecture: Architecture,
     kind: Kind,
     device: Device,
-    /// `[vocab_size, hidden]`
+    /// `[vocab_size, embedding]`
     embedding: Tensor,
+    /// `[max_positions, hidden]`, where positions are learned.
+    positions: Option<Tensor>,
+    /// From the width of the embedding to that of the residual stream, where they differ, and back.
+    projections: Option<(Linear, Linear)>,
     layers: Vec<Layer>,
-    final_norm: Tensor,
-    /// `[vocab_size, hidden]`; the embedding itself when tied.
-    head: Tensor,
-    /// `[head_dim / 2]`, float32, radians per token.
-    frequencies: Tensor,
+    final_norm: Option<Norm>,
+    /// `[vocab_size, embedding]`; the embedding itself when tied.
+    head: Linear,
+    /// Of the rotary embeddings, where there are any.
+    frequencies: Vec<Frequencies>,
 }
 
 /// libtorch's name of a dtype.
@@ -63,26 +66,46 @@ impl Decoder {
             kind,
             device,
         };
-        let embedding = loader.one(Slot::Embedding)?;
-        let layers = (0..architecture.layers)
+        let at = Slot::model;
+        let embedding = loader.one(at(Place::Embedding))?;
+        let positions = match architecture.positions {
+            Positions::Learned => Some(loader.one(at(Place::Positions))?),
+            _ => None,
+        };
+        let projections = if architecture.embedding_size == architecture.hidden_size {
+            None
+        } else {
+            let project = |place| loader.linear(at(place));
+            Some((project(Place::ProjectIn)?, project(Place::ProjectOut)?))
+        };
+        let layers = (0..architecture.blocks.len())
             .map(|index| Layer::load(&loader, architecture, index))
             .collect::<Result<_, _>>()?;
-        let head = if architecture.tied_head {
-            embedding.shallow_clone()
+        let final_norm = if architecture.final_norm {
+            Some(loader.norm(at(Place::FinalNorm), None)?)
         } else {
-            loader.one(Slot::Head)?
+            None
         };
-        let frequencies = architecture.rope.frequencies(architecture.head_dim);
+        let head = if architecture.tied_head {
+            loader.with_bias(embedding.shallow_clone(), at(Place::Head))?
+        } else {
+            loader.linear(at(Place::Head))?
+        };
         Ok(Self {
-            sizes: Sizes::of(architecture),
-            vocab_size: architecture.vocab_size,
+            architecture: architecture.clone(),
             kind,
             device,
             embedding,
+            positions,
+            projections,
             layers,
-            final_norm: loader.one(Slot::FinalNorm)?,
+            final_norm,
             head,
-            frequencies: Tensor::f_from_slice(&frequencies)?.f_to_device(device)?,
+            frequencies: architecture
+                .ropes()
+                .iter()
+                .map(|rope| Frequencies::new(rope, device))
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -96,12 +119,13 @@ impl Decoder {
     /// memory, all memory of the call is free again.
     pub fn score(&self, micro_batch: &[Sequence]) -> Result<Vec<Vec<f64>>, DecoderError> {
         let _guard = tch::no_grad_guard();
-        let batch = Batch::new(micro_batch, self.vocab_size)?;
+        let vocab_size = self.architecture.vocab_size;
+        let batch = Batch::new(micro_batch, vocab_size)?;
         let mut values = Vec::with_capacity(batch.targets.len());
         if !batch.targets.is_empty() {
             let outputs = self.outputs(&batch)?;
             let mut logits = Tensor::f_empty(
-                [signed(HEAD_ROWS), signed(self.vocab_size)],
+                [signed(HEAD_ROWS), signed(vocab_size)],
                 (self.kind, self.device),
             )?;
             for (rows, targets) in batch
@@ -121,31 +145,16 @@ impl Decoder {
     /// An estimate from above, by about a half: what libtorch allocates at its peak, and what the
     /// allocator cannot use. Pages of libtorch's own code are not in it.
     pub fn memory_needed(&self, windows: impl Iterator<Item = usize>) -> u64 {
-        self.shape().activations(windows)
-    }
-
-    fn shape(&self) -> Shape {
-        let Sizes {
-            heads,
-            kv_heads,
-            head_dim,
-            intermediate,
-            ..
-        } = self.sizes;
-        let hidden = self.final_norm.numel() as u64;
-        let of = i64::unsigned_abs;
-        Shape {
+        Activations {
+            architecture: &self.architecture,
             number: self.kind.elt_size_in_bytes() as u64,
-            hidden,
-            intermediate: of(intermediate),
-            heads: of(heads),
-            kv_heads: of(kv_heads),
-            head_dim: of(head_dim),
-            vocab_size: self.vocab_size as u64,
             // libtorch's fused kernels take float32 on CUDA only where each query head has its
             // own keys.
-            scores: self.device.is_cuda() && self.kind == Kind::Float && heads != kv_heads,
+            scores: self.device.is_cuda()
+                && self.kind == Kind::Float
+                && self.architecture.heads != self.architecture.kv_heads,
         }
+        .peak(windows)
     }
 
     /// Computes the matrix products of a micro-batch of `rows` tokens, all counted, and nothing
@@ -156,16 +165,17 @@ impl Decoder {
     pub fn products(&self, rows: usize) -> Result<(), DecoderError> {
         let _guard = tch::no_grad_guard();
         let options = (self.kind, self.device);
-        let (vocab_size, hidden) = self.head.size2()?;
+        let (vocab_size, width) = self.head.weight.size2()?;
+        let hidden = signed(self.architecture.hidden_size);
         let mut x = Tensor::f_zeros([signed(rows.max(MIN_GEMM_ROWS)), hidden], options)?;
-        let mut scratch = Scratch::new(&x, self.sizes)?;
+        let mut scratch = Scratch::new(&x, &self.layers)?;
         for layer in &self.layers {
             layer.products(&mut x, &mut scratch)?;
         }
-        let x = Tensor::f_zeros([signed(HEAD_ROWS), hidden], options)?;
+        let x = Tensor::f_zeros([signed(HEAD_ROWS), width], options)?;
         let mut logits = Tensor::f_empty([signed(HEAD_ROWS), vocab_size], options)?;
         for _ in 0..rows.div_ceil(HEAD_ROWS) {
-            linear(&x, &self.head, &mut logits, Output::Replace)?;
+            linear(&x, &self.head.weight, &mut logits, Output::Replace)?;
         }
         Ok(())
     }
@@ -174,11 +184,34 @@ impl Decoder {
     fn outputs(&self, batch: &Batch) -> Result<Tensor, DecoderError> {
         let ids = Tensor::f_from_slice(&batch.ids)?.f_to_device(self.device)?;
         let positions = Tensor::f_from_slice(&batch.positions)?.f_to_device(self.device)?;
-        let rotation = Rotation::new(&positions, &self.frequencies, self.kind)?;
-        let mut x = self.embedding.f_index_select(0, &ids)?;
-        let mut scratch = Scratch::new(&x, self.sizes)?;
+        let rotations = self
+            .frequencies
+            .iter()
+            .map(|frequencies| frequencies.rotation(batch, &positions, self.kind))
+            .collect::<Result<Vec<Rotation>, _>>()?;
+        let mut x = self.embedded(&ids, &positions)?;
+        let mut scratch = Scratch::new(&x, &self.layers)?;
         for layer in &self.layers {
-            layer.forward(&mut x, self.sizes, &rotation, &batch.groups, &mut scratch)?;
+            layer.forward(&mut x, &rotations, &batch.groups, &mut scratch)?;
+        }
+        Ok(x)
+    }
+
+    /// What the first block reads, `[rows, hidden]`.
+    fn embedded(&self, ids: &Tensor, positions: &Tensor) -> Result<Tensor, DecoderError> {
+        let mut x = self.embedding.f_index_select(0, ids)?;
+        let scale = self.architecture.scales.embedding;
+        if is_not_one(scale) {
+            // Rounded as transformers' Gemma does.
+            let rounded = Tensor::from(scale).f_to_kind(self.kind)?;
+            x = x.f_mul_scalar(rounded.f_double_value(&[])?)?;
+        }
+        if let Some((project, _)) = &self.projections {
+            x = project.of(&x)?;
+        }
+        if let Some(vectors) = &self.positions {
+            let positions = positions.f_to_kind(Kind::Int64)?;
+            let _ = x.f_add_(&vectors.f_index_select(0, &positions)?)?;
         }
         Ok(x)
     }
@@ -194,11 +227,28 @@ impl Decoder {
         let mut padded = rows.to_vec();
         padded.resize(HEAD_ROWS, 0);
         let padded = Tensor::f_from_slice(&padded)?.f_to_device(self.device)?;
-        let x = outputs.f_index_select(0, &padded)?;
-        let x = rms_norm(&x, &self.final_norm, self.sizes.norm_eps)?;
-        linear(&x, &self.head, logits, Output::Replace)?;
+        let mut x = outputs.f_index_select(0, &padded)?;
+        if let Some(norm) = &self.final_norm {
+            x = norm.apply(&x)?;
+        }
+        if let Some((_, project)) = &self.projections {
+            x = project.of(&x)?;
+        }
+        self.head.apply(&x, logits, Output::Replace)?;
+        let mut counted = logits.f_narrow(0, 0, signed(rows.len()))?;
+        let scale = self.architecture.scales.logits;
+        if is_not_one(scale) {
+            let _ = counted.f_mul_scalar_(scale)?;
+        }
+        if let Some(cap) = self.architecture.softcaps.logits {
+            let _ = counted.f_div_scalar_(cap)?.f_tanh_()?.f_mul_scalar_(cap)?;
+        }
         let targets = Tensor::f_from_slice(targets)?.f_to_device(self.device)?;
-        let nll = nll(&logits.f_narrow(0, 0, signed(rows.len()))?, &targets)?;
+        let nll = nll(&counted, &targets)?;
         Ok(Vec::try_from(nll)?)
     }
+}
+
+fn is_not_one(scale: f64) -> bool {
+    scale.to_bits() != 1_f64.to_bits()
 }

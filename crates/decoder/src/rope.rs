@@ -1,72 +1,107 @@
 //! Rotary position embedding, halves rotated against each other.
 
-use tch::{Kind, Tensor};
+use assay_checkpoint::Rope;
+use tch::{Device, Kind, Tensor};
 
 use crate::DecoderError;
+use crate::batch::{Batch, signed};
+
+/// The frequencies of a rotary embedding.
+pub(crate) struct Frequencies {
+    /// `[dims / 2]`, float32, radians per token.
+    usual: Tensor,
+    /// Those of windows of more than so many tokens, where these differ.
+    long: Option<(i64, Tensor)>,
+    magnitude: f64,
+}
+
+impl Frequencies {
+    pub(crate) fn new(rope: &Rope, device: Device) -> Result<Self, DecoderError> {
+        let of = |tokens: usize| -> Result<Tensor, DecoderError> {
+            Ok(Tensor::f_from_slice(&rope.frequencies(tokens))?.f_to_device(device)?)
+        };
+        let long = match rope.switches_after() {
+            Some(limit) => Some((signed(limit), of(limit + 1)?)),
+            None => None,
+        };
+        Ok(Self {
+            usual: of(1)?,
+            long,
+            magnitude: rope.magnitude(),
+        })
+    }
+
+    /// The rotation of each row of a micro-batch; `positions` are its positions, `[rows]`, float32.
+    pub(crate) fn rotation(
+        &self,
+        batch: &Batch,
+        positions: &Tensor,
+        kind: Kind,
+    ) -> Result<Rotation, DecoderError> {
+        let angles = positions.f_outer(&self.usual)?;
+        if let Some((limit, long)) = &self.long {
+            for group in batch.groups.iter().filter(|group| group.len > *limit) {
+                let rows = group.windows * group.len;
+                let part = positions.f_narrow(0, group.start, rows)?.f_outer(long)?;
+                angles.f_narrow(0, group.start, rows)?.f_copy_(&part)?;
+            }
+        }
+        Rotation::new(&angles, self.magnitude, kind)
+    }
+}
 
 /// The rotation of each row of a micro-batch.
 pub(crate) struct Rotation {
-    /// `[rows, 1, head_dim]`, the cosines twice.
+    /// `[rows, 1, dims]`, the cosines twice.
     cos: Tensor,
-    /// `[rows, 1, head_dim]`, the sines negated for the first half.
+    /// `[rows, 1, dims]`, the sines negated for the first half.
     sin: Tensor,
     half: i64,
 }
 
 impl Rotation {
-    /// The rotation at `positions` (`[rows]`, float32) by `frequencies` (`[head_dim / 2]`, radians
-    /// per token, float32). Angles, sine and cosine are taken in float32 and then rounded to
-    /// `kind`, as transformers does.
-    pub(crate) fn new(
-        positions: &Tensor,
-        frequencies: &Tensor,
-        kind: Kind,
-    ) -> Result<Self, DecoderError> {
-        let angles = positions.f_outer(frequencies)?;
-        let (cos, sin) = (
-            angles.f_cos()?.f_to_kind(kind)?,
-            angles.f_sin()?.f_to_kind(kind)?,
-        );
+    /// The rotation by `angles`, `[rows, dims / 2]`, float32. Sine and cosine are taken in
+    /// float32, multiplied by `magnitude` and then rounded to `kind`, as transformers does.
+    fn new(angles: &Tensor, magnitude: f64, kind: Kind) -> Result<Self, DecoderError> {
+        let (_, half) = angles.size2()?;
+        let rounded = |values: Tensor| -> Result<Tensor, DecoderError> {
+            Ok({ values }.f_mul_scalar_(magnitude)?.f_to_kind(kind)?)
+        };
+        let (cos, sin) = (rounded(angles.f_cos()?)?, rounded(angles.f_sin()?)?);
         Ok(Self {
             cos: Tensor::f_cat(&[&cos, &cos], -1)?.f_unsqueeze(1)?,
             sin: Tensor::f_cat(&[&sin.f_neg()?, &sin], -1)?.f_unsqueeze(1)?,
-            half: frequencies.size1()?,
+            half,
         })
     }
 
-    /// Rotates `heads`, `[rows, heads, head_dim]`, in place: with a head's halves `(a, b)`, to
-    /// `(a cos - b sin, b cos + a sin)`.
-    pub(crate) fn apply(&self, heads: &mut Tensor) -> Result<(), DecoderError> {
-        let swapped = heads.f_roll([self.half], [-1])?;
-        let _ = heads.f_mul_(&self.cos)?;
-        let _ = heads.f_addcmul_(&swapped, &self.sin)?;
+    /// Rotates the first `dims` numbers of `heads`, `[rows, heads, head_dim]`, in place: with
+    /// their halves `(a, b)`, to `(a cos - b sin, b cos + a sin)`.
+    pub(crate) fn apply(&self, heads: &Tensor) -> Result<(), DecoderError> {
+        let mut rotated = heads.f_narrow(2, 0, 2 * self.half)?;
+        let swapped = rotated.f_roll([self.half], [-1])?;
+        let _ = rotated.f_mul_(&self.cos)?;
+        let _ = rotated.f_addcmul_(&swapped, &self.sin)?;
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tch::Device;
-
     use super::*;
 
     #[test]
-    fn a_quarter_turn_swaps_the_halves() {
+    fn a_quarter_turn_swaps_the_halves_and_the_rest_stays() {
         let quarter = std::f32::consts::FRAC_PI_2;
-        let rotation = Rotation::new(
-            &Tensor::from_slice(&[0_f32, 1.0]),
-            &Tensor::from_slice(&[quarter, 2.0 * quarter]),
-            Kind::Float,
-        )
-        .unwrap();
-        let row = [1_f32, 2.0, 3.0, 4.0];
-        let mut heads = Tensor::from_slice(&[row, row].concat()).view([2, 1, 4]);
-        rotation.apply(&mut heads).unwrap();
-        let expected = Tensor::from_slice(&[1_f32, 2.0, 3.0, 4.0, -3.0, -2.0, 1.0, -4.0]);
+        let angles = Tensor::from_slice(&[0_f32, 0.0, quarter, 2.0 * quarter]).view([2, 2]);
+        let rotation = Rotation::new(&angles, 1.0, Kind::Float).unwrap();
+        let row = [1_f32, 2.0, 3.0, 4.0, 5.0];
+        let heads = Tensor::from_slice(&[row, row].concat()).view([2, 1, 5]);
+        rotation.apply(&heads).unwrap();
+        let expected = Tensor::from_slice(&[1_f32, 2.0, 3.0, 4.0, 5.0, -3.0, -2.0, 1.0, -4.0, 5.0]);
         assert!(
             heads.view(-1).allclose(&expected, 0.0, 1e-6, false),
             "{heads}"
         );
-        assert_eq!(heads.device(), Device::Cpu);
     }
 }

@@ -68,10 +68,6 @@ impl<'a> Keys<'a> {
         })
     }
 
-    pub(super) fn required_positive(&self, key: &str) -> Result<f64, CheckpointError> {
-        self.positive(key)?.ok_or_else(|| self.missing(key))
-    }
-
     pub(super) fn size(&self, key: &str, most: u64) -> Result<Option<usize>, CheckpointError> {
         self.typed(
             key,
@@ -83,10 +79,6 @@ impl<'a> Keys<'a> {
                 _ => None,
             },
         )
-    }
-
-    pub(super) fn required_size(&self, key: &str, most: u64) -> Result<usize, CheckpointError> {
-        self.size(key, most)?.ok_or_else(|| self.missing(key))
     }
 
     pub(super) fn missing(&self, key: &str) -> CheckpointError {

@@ -12,18 +12,22 @@ use std::path::Path;
 
 use assay_api::Dtype;
 
+use self::config::RopeTensors;
 use self::header::{Header, TensorInfo, Value};
 use self::keys::Keys;
 use crate::checkpoint::{Checkpoint, Source};
 use crate::map::MappedFile;
 use crate::tensor::{Format, StoredTensor, Tensors, WeightFile};
-use crate::{Architecture, ChatTemplate, CheckpointError, LayerSlot, TextTokenizer};
+use crate::{ChatTemplate, CheckpointError, TextTokenizer};
 
 pub(crate) use self::blocks::dequantise;
 
 const SUPPORTED: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1";
 /// Divisors of the rotary frequencies; written for models with `llama3` scaling.
 const ROPE_DIVISORS: &str = "rope_freqs.weight";
+/// Divisors for short and long windows; written for models with `longrope` scaling.
+const ROPE_SHORT: &str = "rope_factors_short.weight";
+const ROPE_LONG: &str = "rope_factors_long.weight";
 
 /// What is kept of a GGUF file beside its tensors.
 #[derive(Debug)]
@@ -72,14 +76,23 @@ pub(crate) fn open(path: &Path, name: String) -> Result<Checkpoint, CheckpointEr
         bytes: &map,
         metadata: &metadata,
     };
-    let divisors = stored.by_name.remove(ROPE_DIVISORS);
-    let architecture = config::architecture(&keys, &stored, divisors.as_ref())?;
+    let mut take = |name: &str| stored.by_name.remove(name);
+    let rope = RopeTensors {
+        all: take(ROPE_DIVISORS),
+        by_length: take(ROPE_SHORT).zip(take(ROPE_LONG)),
+    };
+    let architecture = config::architecture(&keys, &stored, &rope)?;
     stored.files.push(WeightFile {
         label: name.clone(),
         path: path.to_owned(),
         map,
     });
-    let weights = stored.bind(&name, &architecture, &architecture.family.spec().gguf)?;
+    let names = architecture
+        .family
+        .spec()
+        .gguf
+        .map_or(&[][..], |spec| spec.names);
+    let weights = stored.bind(&name, &architecture, names)?;
     Ok(Checkpoint {
         name,
         source: Source::Gguf(Gguf { metadata }),
@@ -156,30 +169,4 @@ fn range(shape: &[usize], format: Format, data: usize, offset: u64) -> Option<Ra
     let length = (elements / format.block_elements()).checked_mul(format.block_bytes())?;
     let start = data.checked_add(usize::try_from(offset).ok()?)?;
     Some(start..start.checked_add(length)?)
-}
-
-/// Heads whose rows the file interleaves, if it does for this slot.
-pub(crate) fn interleaved_heads(architecture: &Architecture, slot: LayerSlot) -> Option<usize> {
-    let spec = architecture.family.spec();
-    spec.gguf_interleaved.contains(&slot).then_some(match slot {
-        LayerSlot::Query => architecture.heads,
-        _ => architecture.kv_heads,
-    })
-}
-
-/// Undoes the row order of llama.cpp's conversion (`LlamaModel.permute` in convert_hf_to_gguf.py).
-///
-/// There, row `h, i, j` of `[heads, head_dim / 2, 2]` is row `h, j, i` of
-/// `[heads, 2, head_dim / 2]` here. Rows are whole blocks, so stored bytes can be moved.
-pub(crate) fn uninterleave(stored: &[u8], heads: usize, head_dim: usize) -> Vec<u8> {
-    let row = stored.len() / (heads * head_dim);
-    let half = head_dim / 2;
-    let mut rows = Vec::with_capacity(stored.len());
-    for head in 0..heads {
-        for (j, i) in (0..2).flat_map(|j| (0..half).map(move |i| (j, i))) {
-            let from = (head * head_dim + 2 * i + j) * row;
-            rows.extend_from_slice(&stored[from..from + row]);
-        }
-    }
-    rows
 }

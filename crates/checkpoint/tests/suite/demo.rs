@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use assay_checkpoint::{Checkpoint, Slot};
+use assay_checkpoint::{Checkpoint, Place, Slot};
 
 #[test]
 fn the_demo_checkpoint_opens_and_cuts_digits_off() {
@@ -12,9 +12,9 @@ fn the_demo_checkpoint_opens_and_cuts_digits_off() {
     };
     let checkpoint = Checkpoint::open(Path::new(&path)).unwrap();
     assert_eq!(checkpoint.parameters(), 134_515_008);
-    assert!(!checkpoint.has(Slot::Head));
+    assert!(!checkpoint.has(Slot::model(Place::Head)));
     let architecture = checkpoint.architecture();
-    assert_eq!((architecture.layers, architecture.head_dim), (30, 64));
+    assert_eq!((architecture.blocks.len(), architecture.head_dim), (30, 64));
     let tokenizer = checkpoint.tokenizer().unwrap();
     assert!(!tokenizer.adds_bos());
     assert_eq!(

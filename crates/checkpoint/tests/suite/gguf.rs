@@ -1,10 +1,10 @@
 //! GGUF files made from fixtures: the same weights and tokens must come out.
 
-use assay_checkpoint::{Checkpoint, DigestCache, LayerSlot, RopeScaling, Slot, WeightDtype};
+use assay_checkpoint::{Checkpoint, DigestCache, Place, RopeScaling, Slot, WeightDtype};
 use serde_json::Value;
 
 use crate::gguf_file::{GgufFile, Meta, Tensor, interleave};
-use crate::sandbox::{expected, fixture};
+use crate::sandbox::{contents, expected, fixture};
 
 #[test]
 fn weights_and_architecture_survive_conversion() {
@@ -24,10 +24,7 @@ fn weights_and_architecture_survive_conversion() {
             assert_eq!(architecture, *original.architecture());
             assert_eq!(converted.parameters(), original.parameters());
             for (slot, _) in architecture.slots() {
-                assert_eq!(
-                    converted.weight(slot).unwrap(),
-                    original.weight(slot).unwrap()
-                );
+                assert_eq!(contents(&converted, slot), contents(&original, slot));
             }
         }
     }
@@ -138,16 +135,16 @@ fn rope_divisors_are_applied() {
     });
     let (_dir, path) = file.write();
     let checkpoint = Checkpoint::open(&path).unwrap();
-    let rope = &checkpoint.architecture().rope;
+    let rope = &checkpoint.architecture().ropes()[0];
     assert_eq!(rope.scaling, RopeScaling::Divisors(divisors.clone()));
     let plain = Checkpoint::open(&fixture("llama_gqa")).unwrap();
-    let plain = plain.architecture().rope.frequencies(12);
+    let plain = plain.architecture().ropes()[0].frequencies(1);
     let scaled: Vec<f32> = plain
         .iter()
         .zip(divisors)
         .map(|(plain, by)| plain / by)
         .collect();
-    assert_eq!(rope.frequencies(12), scaled);
+    assert_eq!(rope.frequencies(1), scaled);
 }
 
 fn bytes(value: &Value) -> Vec<u8> {
@@ -169,13 +166,13 @@ fn blocks_are_dequantised_to_the_same_bits() {
         down.data = bytes(&reference[name]["blocks"]).repeat(24);
         let (_dir, path) = file.write();
         let checkpoint = Checkpoint::open(&path).unwrap();
-        let weight = checkpoint.weight(Slot::Layer(1, LayerSlot::Down)).unwrap();
+        let weight = checkpoint.weight(Slot::block(1, Place::Down)).unwrap();
         assert_eq!(
-            (weight.dtype, weight.shape),
-            (WeightDtype::F32, vec![48, 96])
+            (weight.dtype(), weight.shape()),
+            (WeightDtype::F32, &[48, 96][..])
         );
         assert_eq!(
-            *weight.data,
+            *weight.bytes(),
             bytes(&reference[name]["values"]).repeat(24),
             "{name}"
         );
@@ -199,14 +196,14 @@ fn quantised_query_rows_are_put_in_order() {
     query.data = interleave(&rows, 4, 16);
     let (_dir, path) = file.write();
     let checkpoint = Checkpoint::open(&path).unwrap();
-    let weight = checkpoint.weight(Slot::Layer(2, LayerSlot::Query)).unwrap();
+    let weight = checkpoint.weight(Slot::block(2, Place::Query)).unwrap();
     let expected: Vec<u8> = (0..64_u8)
         .flat_map(|row| std::iter::repeat_n(f32::from(row).to_le_bytes(), 64))
         .flatten()
         .collect();
-    assert_eq!(*weight.data, expected);
-    let value = checkpoint.weight(Slot::Layer(2, LayerSlot::Value)).unwrap();
-    assert_eq!(value.dtype, WeightDtype::Bf16);
+    assert_eq!(*weight.bytes(), expected);
+    let value = checkpoint.weight(Slot::block(2, Place::Value)).unwrap();
+    assert_eq!(value.dtype(), WeightDtype::Bf16);
 }
 
 #[test]

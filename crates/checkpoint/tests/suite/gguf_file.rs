@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use assay_checkpoint::{Checkpoint, LayerSlot, Slot};
+use assay_checkpoint::{Checkpoint, Place, Slot};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -95,7 +95,7 @@ impl GgufFile {
         let number = |value: f64| Meta::F32(value as f32);
         let keys = [
             ("general.architecture", Meta::Text("llama".into())),
-            ("llama.block_count", size(architecture.layers)),
+            ("llama.block_count", size(architecture.blocks.len())),
             ("llama.context_length", size(architecture.max_positions)),
             ("llama.embedding_length", size(architecture.hidden_size)),
             (
@@ -108,7 +108,10 @@ impl GgufFile {
                 "llama.attention.layer_norm_rms_epsilon",
                 number(architecture.norm_eps),
             ),
-            ("llama.rope.freq_base", number(architecture.rope.theta)),
+            (
+                "llama.rope.freq_base",
+                number(architecture.ropes()[0].theta),
+            ),
             ("llama.rope.dimension_count", size(architecture.head_dim)),
         ];
         let mut metadata: Vec<_> = keys
@@ -120,14 +123,10 @@ impl GgufFile {
             .slots()
             .into_iter()
             .map(|(slot, shape)| {
-                let data = checkpoint.weight(slot).unwrap().data.into_owned();
-                let data = match slot {
-                    Slot::Layer(_, LayerSlot::Query) => {
-                        interleave(&data, architecture.heads, architecture.head_dim)
-                    }
-                    Slot::Layer(_, LayerSlot::Key) => {
-                        interleave(&data, architecture.kv_heads, architecture.head_dim)
-                    }
+                let data = checkpoint.weight(slot).unwrap().bytes().into_owned();
+                let data = match slot.place {
+                    Place::Query => interleave(&data, architecture.heads, architecture.head_dim),
+                    Place::Key => interleave(&data, architecture.kv_heads, architecture.head_dim),
                     _ => data,
                 };
                 Tensor {
@@ -160,25 +159,22 @@ pub(crate) fn interleave(data: &[u8], heads: usize, head_dim: usize) -> Vec<u8> 
 }
 
 fn name(slot: Slot) -> String {
-    match slot {
-        Slot::Embedding => "token_embd.weight".into(),
-        Slot::FinalNorm => "output_norm.weight".into(),
-        Slot::Head => "output.weight".into(),
-        Slot::Layer(layer, slot) => {
-            let part = match slot {
-                LayerSlot::AttentionNorm => "attn_norm",
-                LayerSlot::Query => "attn_q",
-                LayerSlot::Key => "attn_k",
-                LayerSlot::Value => "attn_v",
-                LayerSlot::Output => "attn_output",
-                LayerSlot::MlpNorm => "ffn_norm",
-                LayerSlot::Gate => "ffn_gate",
-                LayerSlot::Up => "ffn_up",
-                LayerSlot::Down => "ffn_down",
-            };
-            format!("blk.{layer}.{part}.weight")
-        }
-    }
+    let part = match slot.place {
+        Place::Embedding => return "token_embd.weight".into(),
+        Place::FinalNorm => return "output_norm.weight".into(),
+        Place::Head => return "output.weight".into(),
+        Place::AttentionNorm => "attn_norm",
+        Place::Query => "attn_q",
+        Place::Key => "attn_k",
+        Place::Value => "attn_v",
+        Place::Output => "attn_output",
+        Place::MlpNorm => "ffn_norm",
+        Place::Gate => "ffn_gate",
+        Place::Up => "ffn_up",
+        Place::Down => "ffn_down",
+        other => unreachable!("llama has no {other:?}"),
+    };
+    format!("blk.{}.{part}.weight", slot.layer)
 }
 
 /// The fixture's tokenizer.json (byte-level, GPT-2's expression, a BOS in front) as metadata.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use assay_api::Dtype;
-use assay_checkpoint::{Checkpoint, Family, LayerSlot, RopeScaling, Slot, WeightDtype};
+use assay_checkpoint::{Checkpoint, Place, RopeScaling, Slot, WeightDtype};
 use serde_json::{Value, json};
 
 use crate::sandbox::{CASES, Sandbox, expected, fixture};
@@ -17,7 +17,7 @@ fn every_fixture_opens_and_its_tokenizer_agrees() {
     for case in CASES {
         let checkpoint = Checkpoint::open(&fixture(case)).unwrap();
         assert_eq!(checkpoint.warnings(), [] as [String; 0], "{case}");
-        assert_eq!(checkpoint.architecture().family, Family::Llama);
+        assert_eq!(checkpoint.architecture().family.name(), "llama");
         let expected = expected(case);
         let facts = &expected["tokenizer"];
         let tokenizer = checkpoint.tokenizer().unwrap();
@@ -91,26 +91,29 @@ fn configurations_of_both_styles() {
         ),
         (4, 2, 16)
     );
-    assert_eq!((architecture.layers, architecture.hidden_size), (3, 48));
+    assert_eq!(
+        (architecture.blocks.len(), architecture.hidden_size),
+        (3, 48)
+    );
     assert_eq!(
         (architecture.intermediate_size, architecture.vocab_size),
         (96, 320)
     );
     assert_eq!(architecture.max_positions, 512);
     assert!((architecture.norm_eps - 0.05).abs() < f64::EPSILON);
-    assert!((architecture.rope.theta - 500_000.0).abs() < f64::EPSILON);
+    assert!((architecture.ropes()[0].theta - 500_000.0).abs() < f64::EPSILON);
     let llama3 = RopeScaling::Llama3 {
         factor: 8.0,
         low_freq_factor: 1.0,
         high_freq_factor: 4.0,
         original_max_positions: 64.0,
     };
-    assert_eq!(architecture.rope.scaling, llama3);
+    assert_eq!(architecture.ropes()[0].scaling, llama3);
 
     let new = Checkpoint::open(&fixture("llama_tied")).unwrap();
-    assert!((new.architecture().rope.theta - 2000.0).abs() < f64::EPSILON);
-    assert_eq!(new.architecture().rope.scaling, RopeScaling::None);
-    assert!(new.architecture().tied_head && !new.has(Slot::Head));
+    assert!((new.architecture().ropes()[0].theta - 2000.0).abs() < f64::EPSILON);
+    assert_eq!(new.architecture().ropes()[0].scaling, RopeScaling::None);
+    assert!(new.architecture().tied_head && !new.has(Slot::model(Place::Head)));
 }
 
 /// Written as transformers 5 would, the same scaling is read.
@@ -147,7 +150,7 @@ fn scaled_frequencies() {
     ];
     let checkpoint = Checkpoint::open(&fixture("llama31_rope")).unwrap();
     let architecture = checkpoint.architecture();
-    let found = architecture.rope.frequencies(architecture.head_dim);
+    let found = architecture.ropes()[0].frequencies(1);
     assert_eq!(found.len(), reference.len());
     for (found, wanted) in found.iter().zip(reference) {
         assert!((found / wanted - 1.0).abs() < 5e-7, "{found} for {wanted}");
@@ -162,15 +165,16 @@ fn every_slot_has_a_weight_of_its_shape() {
         let mut elements = 0;
         for (slot, shape) in checkpoint.architecture().slots() {
             let weight = checkpoint.weight(slot).unwrap();
-            let width = if weight.dtype == WeightDtype::F32 {
+            let width = if weight.dtype() == WeightDtype::F32 {
                 4
             } else {
                 2
             };
-            assert_eq!(weight.shape, shape);
-            assert_eq!(weight.data.len(), shape.iter().product::<usize>() * width);
+            assert_eq!(weight.shape(), shape);
+            let bytes = weight.bytes();
+            assert_eq!(bytes.len(), shape.iter().product::<usize>() * width);
             assert!(
-                seen.insert(weight.data.as_ptr()),
+                seen.insert(bytes.as_ptr()),
                 "{case}: {slot:?} shares its bytes"
             );
             elements += shape.iter().product::<usize>() as u64;
@@ -183,9 +187,9 @@ fn every_slot_has_a_weight_of_its_shape() {
 fn dtypes_follow_the_checkpoint() {
     let open = |case| Checkpoint::open(&fixture(case)).unwrap();
     assert_eq!(open("bf16_llama").default_dtype(), Dtype::Bfloat16);
-    let norm = Slot::Layer(0, LayerSlot::AttentionNorm);
+    let norm = Slot::block(0, Place::AttentionNorm);
     assert_eq!(
-        open("bf16_llama").weight(norm).unwrap().dtype,
+        open("bf16_llama").weight(norm).unwrap().dtype(),
         WeightDtype::Bf16
     );
     assert_eq!(open("llama_gqa").default_dtype(), Dtype::Float32);
@@ -219,25 +223,29 @@ fn a_stored_head_wins_over_the_tied_flag_where_it_differs() {
     let differs = Sandbox::of("llama_gqa");
     differs.configure("tie_word_embeddings", json!(true));
     let checkpoint = Checkpoint::open(differs.path()).unwrap();
-    assert!(checkpoint.has(Slot::Head) && !checkpoint.architecture().tied_head);
+    assert!(checkpoint.has(Slot::model(Place::Head)) && !checkpoint.architecture().tied_head);
     assert!(checkpoint.warnings()[0].contains("lm_head.weight"));
 
     let same = Sandbox::of("llama_tied");
     let parameters = Checkpoint::open(same.path()).unwrap().parameters();
     same.add_tensor("model.safetensors", "lm_head.weight", "F32", &[320, 48]);
     let embedding = Checkpoint::open(same.path()).unwrap();
-    assert!(embedding.has(Slot::Head), "a head of zeros differs");
-    let bytes = embedding.weight(Slot::Embedding).unwrap().data.into_owned();
+    assert!(
+        embedding.has(Slot::model(Place::Head)),
+        "a head of zeros differs"
+    );
+    let slot = Slot::model(Place::Embedding);
+    let bytes = embedding.weight(slot).unwrap().bytes().into_owned();
     drop(embedding);
     same.edit("model.safetensors", |file| {
         let start = file.len() - bytes.len();
         file[start..].copy_from_slice(&bytes);
     });
     let checkpoint = Checkpoint::open(same.path()).unwrap();
-    assert!(checkpoint.architecture().tied_head && !checkpoint.has(Slot::Head));
+    assert!(checkpoint.architecture().tied_head && !checkpoint.has(Slot::model(Place::Head)));
     assert_eq!(checkpoint.warnings(), [] as [String; 0]);
     assert_eq!(checkpoint.parameters(), parameters);
-    let error = checkpoint.weight(Slot::Head).unwrap_err();
+    let error = checkpoint.weight(Slot::model(Place::Head)).unwrap_err();
     assert!(error.to_string().contains("tied"), "{error}");
 }
 

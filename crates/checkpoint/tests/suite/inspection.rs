@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use assay_api::{Dtype, ErrorCode};
-use assay_checkpoint::{Checkpoint, DigestCache, LayerSlot, Slot, WeightDtype, inspect};
+use assay_checkpoint::{Checkpoint, DigestCache, Place, Slot, WeightDtype, inspect};
 use half::f16;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::gguf_file::GgufFile;
-use crate::sandbox::{Sandbox, fixture};
+use crate::sandbox::{Sandbox, contents, fixture};
 
 #[test]
 fn a_directory() {
@@ -109,12 +109,16 @@ fn float16_is_computed_in_float32() {
             checkpoint.weight(slot).unwrap(),
             original.weight(slot).unwrap(),
         );
-        assert_eq!((weight.dtype, &weight.shape), (WeightDtype::F16, &shape));
-        let halves = full.data.as_chunks().0.iter();
+        assert_eq!(
+            (weight.dtype(), weight.shape()),
+            (WeightDtype::F16, &*shape)
+        );
+        let full = full.bytes();
+        let halves = full.as_chunks().0.iter();
         let halves: Vec<u8> = halves
             .flat_map(|value| f16::from_f32(f32::from_le_bytes(*value)).to_le_bytes())
             .collect();
-        assert_eq!(*weight.data, halves);
+        assert_eq!(*weight.bytes(), halves);
     }
     assert_eq!(
         inspect(&checkpoint, "x").unwrap().stored[0].dtype,
@@ -133,8 +137,8 @@ fn float16_is_computed_in_float32() {
         .collect();
     let (_dir, path) = file.write();
     let file = Checkpoint::open(&path).unwrap();
-    let slot = Slot::Layer(0, LayerSlot::Value);
-    assert_eq!(file.weight(slot).unwrap(), checkpoint.weight(slot).unwrap());
+    let slot = Slot::block(0, Place::Value);
+    assert_eq!(contents(&file, slot), contents(&checkpoint, slot));
 }
 
 /// The layout of the hub's cache: snapshots whose files are links to blobs beside them.

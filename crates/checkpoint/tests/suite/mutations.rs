@@ -28,7 +28,9 @@ fn exercise(path: &std::path::Path) {
         return;
     };
     for (slot, shape) in checkpoint.architecture().slots() {
-        assert_eq!(checkpoint.weight(slot).unwrap().shape, shape);
+        let weight = checkpoint.weight(slot).unwrap();
+        assert_eq!(weight.shape(), shape);
+        let _ = weight.bytes();
     }
     if let Ok(tokenizer) = checkpoint.tokenizer() {
         // A damaged vocabulary may have no token for this.

@@ -67,13 +67,17 @@ fn configurations() {
         (|s| s.configure("model_type", json!("mamba")), ArchitectureUnsupported, &["config.json", "mamba", "llama"]),
         (|s| s.configure("architectures", json!(["LlamaForSequenceClassification"])), ArchitectureUnsupported, &["LlamaForSequenceClassification"]),
         (|s| { s.configure("model_type", Value::Null); s.configure("architectures", Value::Null); }, ArchitectureUnsupported, &["none named"]),
-        (|s| s.configure("attention_bias", json!(true)), ArchitectureUnsupported, &["`attention_bias` is true"]),
-        (|s| s.configure("mlp_bias", json!(true)), ArchitectureUnsupported, &["`mlp_bias` is true"]),
-        (|s| s.configure("hidden_act", json!("gelu")), ArchitectureUnsupported, &["`hidden_act` is gelu", "silu"]),
+        (|s| s.configure("attention_bias", json!(true)), TensorMismatch, &["`model.layers.0.self_attn.q_proj.bias`"]),
+        (|s| s.configure("mlp_bias", json!(true)), TensorMismatch, &["`model.layers.0.mlp.gate_proj.bias`"]),
+        (|s| s.configure("hidden_act", json!("mish")), ArchitectureUnsupported, &["`hidden_act` is mish", "silu"]),
         (|s| s.configure("quantization_config", json!({"quant_method": "gptq"})), ArchitectureUnsupported, &["gptq"]),
         (|s| s.configure("torch_dtype", json!("float8_e4m3fn")), ArchitectureUnsupported, &["`torch_dtype` is float8_e4m3fn"]),
-        (|s| s.configure("rope_scaling", json!({"type": "linear", "factor": 2.0})), ArchitectureUnsupported, &["`rope_scaling.rope_type` is linear"]),
-        (|s| s.configure("rope_parameters", json!({"rope_type": "yarn", "factor": 2.0})), ArchitectureUnsupported, &["`rope_parameters.rope_type` is yarn"]),
+        (|s| s.configure("rope_scaling", json!({"type": "mrope", "factor": 2.0})), ArchitectureUnsupported, &["`rope_scaling.rope_type` is mrope", "yarn"]),
+        (|s| s.configure("rope_parameters", json!({"rope_type": "linear"})), CheckpointUnreadable, &["`rope_parameters.factor` is missing"]),
+        (|s| s.configure("rope_parameters", json!({"rope_type": "yarn", "rope_theta": 1.0})), CheckpointUnreadable, &["`rope_parameters.rope_theta` is 1", "more than 1"]),
+        (|s| s.configure("rope_parameters", json!({"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]})), CheckpointUnreadable, &["`rope_parameters.short_factor` has 1 numbers", "must have 6"]),
+        (|s| s.configure("rope_parameters", json!({"rope_type": "longrope", "short_factor": [0.0]})), CheckpointUnreadable, &["`rope_parameters.short_factor`", "positive numbers"]),
+        (|s| s.configure("rope_parameters", json!({"partial_rotary_factor": 0.5})), ArchitectureUnsupported, &["`rope_parameters.partial_rotary_factor` is 0.5", "whole heads"]),
         (|s| s.configure("rope_scaling", json!({"full_attention": {}})), ArchitectureUnsupported, &["rope_scaling", "per kind of layer"]),
         (|s| s.configure("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0})), CheckpointUnreadable, &["rope_scaling.original_max_position_embeddings", "missing"]),
         (|s| s.configure("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0})), CheckpointUnreadable, &["rope_scaling.low_freq_factor", "4"]),
@@ -85,6 +89,44 @@ fn configurations() {
         (|s| s.configure("num_key_value_heads", json!(3)), CheckpointUnreadable, &["num_key_value_heads", "3", "4"]),
         (|s| s.configure("head_dim", json!(7)), CheckpointUnreadable, &["head_dim", "7", "even"]),
         (|s| s.configure("rms_norm_eps", json!(0.0)), CheckpointUnreadable, &["rms_norm_eps"]),
+    ]);
+}
+
+/// What the configurations of single families may say that is not supported, or makes no sense.
+#[test]
+#[rustfmt::skip] // one case a line
+fn configurations_of_families() {
+    refuse_directories("families/gemma2", &[
+        (|s| s.configure("use_bidirectional_attention", json!(true)), ArchitectureUnsupported, &["`use_bidirectional_attention` is true", "causal"]),
+        (|s| s.configure("layer_types", json!(["full_attention"])), CheckpointUnreadable, &["`layer_types` has 1 entries"]),
+        (|s| s.configure("layer_types", json!(vec!["chunked_attention"; 3])), ArchitectureUnsupported, &["`layer_types` is chunked_attention", "sliding_attention"]),
+        (|s| s.configure("layer_types", json!([1, 2])), CheckpointUnreadable, &["`layer_types`", "a list of strings"]),
+        (|s| s.configure("sliding_window", json!(0)), CheckpointUnreadable, &["`sliding_window` is 0"]),
+        (|s| s.configure("attn_logit_softcapping", json!(-1.0)), CheckpointUnreadable, &["`attn_logit_softcapping` is -1"]),
+    ]);
+    refuse_directories("families/smollm3", &[
+        (|s| s.configure("no_rope_layers", json!([1])), CheckpointUnreadable, &["`no_rope_layers` has 1 entries"]),
+        (|s| s.configure("no_rope_layers", json!([1, 0, 2, 1])), CheckpointUnreadable, &["`no_rope_layers`", "zeros and ones"]),
+    ]);
+    refuse_directories("families/phi", &[
+        (|s| s.configure("partial_rotary_factor", json!(0.1)), CheckpointUnreadable, &["`partial_rotary_factor` makes 1 numbers", "pairs"]),
+        (|s| s.configure("partial_rotary_factor", json!(1.5)), ArchitectureUnsupported, &["`partial_rotary_factor` is 1.5"]),
+    ]);
+    refuse_directories("families/gpt2", &[
+        (|s| s.configure("add_cross_attention", json!(true)), ArchitectureUnsupported, &["`add_cross_attention` is true"]),
+        (|s| s.configure("n_embd", Value::Null), CheckpointUnreadable, &["`n_embd` is missing"]),
+        (|s| s.edit_header(WEIGHTS, |header| {let tensor = header["transformer.h.0.ln_1.bias"].clone(); header.remove("transformer.h.0.ln_1.bias"); header.insert("h.1.ln_1.bias".into(), tensor);}), CheckpointUnreadable, &["`h.1.ln_1.bias`", "`transformer.h.1.ln_1.bias`", "twice"]),
+    ]);
+    refuse_directories("families/falcon_new", &[
+        (|s| s.configure("parallel_attn", json!(false)), ArchitectureUnsupported, &["`parallel_attn` is false"]),
+        (|s| s.configure("num_ln_in_parallel_attn", json!(3)), ArchitectureUnsupported, &["`num_ln_in_parallel_attn` is 3"]),
+    ]);
+    refuse_directories("families/opt", &[
+        (|s| s.configure("layer_norm_elementwise_affine", json!(false)), ArchitectureUnsupported, &["`layer_norm_elementwise_affine` is false"]),
+    ]);
+    refuse_directories("families/mixtral", &[
+        (|s| s.configure("num_experts_per_tok", json!(5)), CheckpointUnreadable, &["`num_experts_per_tok` is 5", "4 experts"]),
+        (|s| s.configure("num_local_experts", json!(0)), CheckpointUnreadable, &["`num_local_experts` is 0"]),
     ]);
 }
 
@@ -212,7 +254,7 @@ fn gguf_files() {
         (|f| set(f, "llama.block_count", Meta::U32(3)), TensorMismatch, &["`blk.2.attn_norm.weight`"]),
         (|f| set(f, "llama.attention.head_count_kv", Meta::I32s(vec![2, 2])), CheckpointUnreadable, &["llama.attention.head_count_kv"]),
         (|f| set(f, "llama.rope.dimension_count", Meta::U32(6)), ArchitectureUnsupported, &["llama.rope.dimension_count", "6", "12"]),
-        (|f| set(f, "llama.rope.scaling.type", Meta::Text("yarn".into())), ArchitectureUnsupported, &["llama.rope.scaling.type", "yarn"]),
+        (|f| set(f, "llama.rope.scaling.type", Meta::Text("ntk".into())), ArchitectureUnsupported, &["llama.rope.scaling.type", "ntk"]),
         (|f| set(f, "llama.expert_count", Meta::U32(8)), ArchitectureUnsupported, &["llama.expert_count", "8"]),
         (|f| set(f, "split.count", Meta::U32(2)), ArchitectureUnsupported, &["split.count", "merge"]),
         (|f| f.tensor("blk.0.attn_q.weight").kind = 12, DtypeUnsupported, &["`blk.0.attn_q.weight`", "Q4_K", "Q4_1"]),

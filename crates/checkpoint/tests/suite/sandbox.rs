@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use assay_checkpoint::{Checkpoint, Slot, WeightDtype};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -20,6 +21,13 @@ pub(crate) fn fixture(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/fixtures")
         .join(case)
+}
+
+/// Everything a weight is.
+pub(crate) fn contents(checkpoint: &Checkpoint, slot: Slot) -> (WeightDtype, Vec<usize>, Vec<u8>) {
+    let weight = checkpoint.weight(slot).unwrap();
+    let bytes = weight.bytes().into_owned();
+    (weight.dtype(), weight.shape().to_vec(), bytes)
 }
 
 /// The reference values of a fixture.

@@ -58,7 +58,12 @@ pub(crate) fn path(case: &str) -> PathBuf {
 }
 
 pub(crate) fn windows(case: &str) -> Windows {
-    let text = fs::read_to_string(path(case).join("expected.json")).unwrap();
+    windows_in(&path(case))
+}
+
+/// The windows of the reference values in a directory.
+pub(crate) fn windows_in(directory: &Path) -> Windows {
+    let text = fs::read_to_string(directory.join("expected.json")).unwrap();
     serde_json::from_str::<Expected>(&text).unwrap().windows
 }
 
@@ -69,6 +74,24 @@ pub(crate) fn decoder(case: &str, dtype: Dtype) -> Decoder {
 
 pub(crate) fn load(path: &Path, dtype: Dtype) -> Decoder {
     runtime::init(1).unwrap();
-    let checkpoint = Checkpoint::open(path).unwrap();
+    let checkpoint = Checkpoint::open(path).unwrap_or_else(|error| panic!("{error}"));
     Decoder::load(&checkpoint, dtype, Device::Cpu).unwrap()
+}
+
+/// Holds a window against transformers: every token, and the total.
+pub(crate) fn agrees(got: &[f64], wanted: &[f64]) -> Result<(), String> {
+    if got.len() != wanted.len() {
+        return Err(format!("{} values instead of {}", got.len(), wanted.len()));
+    }
+    for (index, (got, wanted)) in got.iter().zip(wanted).enumerate() {
+        let bound = 5e-5 * wanted.max(10.0);
+        if got.is_nan() || (got - wanted).abs() > bound {
+            return Err(format!("token {index}: {got} is not {wanted}"));
+        }
+    }
+    let (got, wanted): (f64, f64) = (got.iter().sum(), wanted.iter().sum());
+    if (got - wanted).abs() > 2e-6 * wanted {
+        return Err(format!("total {got} is not {wanted}"));
+    }
+    Ok(())
 }

@@ -1,12 +1,10 @@
 //! The decoder against transformers, and against itself in other company.
 
-mod support;
-
 use std::fs;
 
+use crate::support::{CASES, Window, decoder, load, path, windows};
 use assay_api::Dtype;
 use assay_decoder::{Decoder, DecoderError, MIN_GEMM_ROWS, Sequence};
-use support::{CASES, Window, decoder, load, path, windows};
 
 fn score(decoder: &Decoder, sequences: &[Sequence]) -> Vec<Vec<f64>> {
     decoder.score(sequences).unwrap()
@@ -19,40 +17,6 @@ fn distance(got: &[f64], wanted: &[f64]) -> f64 {
         .zip(wanted)
         .map(|(a, b)| (a - b).abs())
         .fold(0.0, f64::max)
-}
-
-/// Holds a window against transformers: every token, and the total.
-fn assert_parity(case: &str, got: &[f64], wanted: &[f64]) {
-    assert_eq!(got.len(), wanted.len(), "{case}");
-    for (index, (got, wanted)) in got.iter().zip(wanted).enumerate() {
-        let bound = 5e-5 * wanted.max(10.0);
-        assert!(
-            (got - wanted).abs() <= bound,
-            "{case}: token {index}: {got} is not {wanted}"
-        );
-    }
-    let (got, wanted): (f64, f64) = (got.iter().sum(), wanted.iter().sum());
-    assert!(
-        (got - wanted).abs() <= 2e-6 * wanted,
-        "{case}: total {got} is not {wanted}"
-    );
-}
-
-#[test]
-fn agrees_with_transformers() {
-    for case in CASES {
-        let (decoder, windows) = (decoder(case, Dtype::Float32), windows(case));
-        let single = score(&decoder, &[windows.single.sequence()]);
-        assert_parity(case, &single[0], &windows.single.nll_f32);
-
-        let sequences: Vec<_> = windows.batch.iter().map(Window::sequence).collect();
-        let together = score(&decoder, &sequences);
-        for (index, window) in windows.batch.iter().enumerate() {
-            assert_parity(case, &together[index], &window.nll_f32);
-            let alone = score(&decoder, &sequences[index..=index]);
-            assert_parity(case, &alone[0], &window.nll_f32);
-        }
-    }
 }
 
 #[test]

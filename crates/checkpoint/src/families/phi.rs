@@ -1,0 +1,94 @@
+//! Phi 1, 1.5 and 2: attention and MLP read one norm, side by side.
+
+use super::FamilySpec;
+use super::llama::BUFFERS;
+use crate::config::{Defaults, Fields, Keys, LLAMA, rotary};
+use crate::names::{NameTable, Take};
+use crate::{Architecture, Biases, BlockForm, CheckpointError, Family, NormKind, Place, QkNorm};
+
+pub(super) const PHI: FamilySpec = FamilySpec {
+    name: "phi",
+    models: "Phi 1, 1.5 and 2",
+    types: &[("phi", "PhiForCausalLM")],
+    configure,
+    safetensors: NAMES,
+    buffers: BUFFERS,
+    other_parts: &[],
+    gguf: None,
+};
+
+const KEYS: Keys = Keys {
+    norm_eps: Some("layer_norm_eps"),
+    ..Keys::STANDARD
+};
+
+const DEFAULTS: Defaults = Defaults {
+    keys: &KEYS,
+    form: BlockForm::ParallelShared,
+    norm: NormKind::Layer,
+    norm_eps: 1e-5,
+    activation: "gelu_new",
+    gated: false,
+    rotary_part: 0.5,
+    partial_rotary: true,
+    ..LLAMA
+};
+
+fn configure(fields: &Fields, family: Family) -> Result<Architecture, CheckpointError> {
+    let normed = fields.flag("qk_layernorm")?.unwrap_or(false);
+    Ok(Architecture {
+        qk_norm: normed.then_some(QkNorm::Head),
+        biases: Biases {
+            qkv: true,
+            output: true,
+            mlp: true,
+            norm: true,
+            qk_norm: true,
+            head: true,
+        },
+        ..rotary(fields, family, &DEFAULTS)?
+    })
+}
+
+const NAMES: NameTable = &[
+    (Place::Embedding, "model.embed_tokens", Take::Whole),
+    (
+        Place::AttentionNorm,
+        "model.layers.{layer}.input_layernorm",
+        Take::Whole,
+    ),
+    (
+        Place::Query,
+        "model.layers.{layer}.self_attn.q_proj",
+        Take::Whole,
+    ),
+    (
+        Place::Key,
+        "model.layers.{layer}.self_attn.k_proj",
+        Take::Whole,
+    ),
+    (
+        Place::Value,
+        "model.layers.{layer}.self_attn.v_proj",
+        Take::Whole,
+    ),
+    (
+        Place::QueryNorm,
+        "model.layers.{layer}.self_attn.q_layernorm",
+        Take::Whole,
+    ),
+    (
+        Place::KeyNorm,
+        "model.layers.{layer}.self_attn.k_layernorm",
+        Take::Whole,
+    ),
+    (
+        Place::Output,
+        "model.layers.{layer}.self_attn.dense",
+        Take::Whole,
+    ),
+    (Place::Up, "model.layers.{layer}.mlp.fc1", Take::Whole),
+    (Place::Down, "model.layers.{layer}.mlp.fc2", Take::Whole),
+    (Place::FinalNorm, "model.final_layernorm", Take::Whole),
+    (Place::Head, "lm_head", Take::Whole),
+];

@@ -1,0 +1,106 @@
+//! StableLM 2 and 3B.
+
+use super::FamilySpec;
+use super::llama::BUFFERS;
+use crate::config::{Defaults, Fields, Keys, LLAMA, Width, rotary};
+use crate::names::{NameTable, Take};
+use crate::{Architecture, Biases, BlockForm, CheckpointError, Family, NormKind, Place, QkNorm};
+
+pub(super) const STABLELM: FamilySpec = FamilySpec {
+    name: "stablelm",
+    models: "StableLM 3B, StableLM 2 1.6B and 12B",
+    types: &[("stablelm", "StableLmForCausalLM")],
+    configure,
+    safetensors: NAMES,
+    buffers: BUFFERS,
+    other_parts: &[],
+    gguf: None,
+};
+
+const KEYS: Keys = Keys {
+    norm_eps: Some("layer_norm_eps"),
+    ..Keys::STANDARD
+};
+
+const DEFAULTS: Defaults = Defaults {
+    keys: &KEYS,
+    max_positions: 4096,
+    kv_heads: Width::Of(32),
+    norm: NormKind::Layer,
+    norm_eps: 1e-5,
+    rotary_part: 0.25,
+    partial_rotary: true,
+    ..LLAMA
+};
+
+fn configure(fields: &Fields, family: Family) -> Result<Architecture, CheckpointError> {
+    let mut architecture = rotary(fields, family, &DEFAULTS)?;
+    if fields.flag("use_parallel_residual")? == Some(true) {
+        architecture.form = BlockForm::ParallelShared;
+    }
+    let normed = fields.flag("qk_layernorm")?.unwrap_or(false);
+    architecture.qk_norm = normed.then_some(QkNorm::EachHead);
+    architecture.biases = Biases {
+        qkv: fields.flag("use_qkv_bias")?.unwrap_or(false),
+        norm: true,
+        ..Biases::default()
+    };
+    Ok(architecture)
+}
+
+const NAMES: NameTable = &[
+    (Place::Embedding, "model.embed_tokens", Take::Whole),
+    (
+        Place::AttentionNorm,
+        "model.layers.{layer}.input_layernorm",
+        Take::Whole,
+    ),
+    (
+        Place::Query,
+        "model.layers.{layer}.self_attn.q_proj",
+        Take::Whole,
+    ),
+    (
+        Place::Key,
+        "model.layers.{layer}.self_attn.k_proj",
+        Take::Whole,
+    ),
+    (
+        Place::Value,
+        "model.layers.{layer}.self_attn.v_proj",
+        Take::Whole,
+    ),
+    (
+        Place::QueryNorm,
+        "model.layers.{layer}.self_attn.q_layernorm.norms.{head}",
+        Take::Whole,
+    ),
+    (
+        Place::KeyNorm,
+        "model.layers.{layer}.self_attn.k_layernorm.norms.{head}",
+        Take::Whole,
+    ),
+    (
+        Place::Output,
+        "model.layers.{layer}.self_attn.o_proj",
+        Take::Whole,
+    ),
+    (
+        Place::MlpNorm,
+        "model.layers.{layer}.post_attention_layernorm",
+        Take::Whole,
+    ),
+    (
+        Place::Gate,
+        "model.layers.{layer}.mlp.gate_proj",
+        Take::Whole,
+    ),
+    (Place::Up, "model.layers.{layer}.mlp.up_proj", Take::Whole),
+    (
+        Place::Down,
+        "model.layers.{layer}.mlp.down_proj",
+        Take::Whole,
+    ),
+    (Place::FinalNorm, "model.norm", Take::Whole),
+    (Place::Head, "lm_head", Take::Whole),
+];

@@ -1,0 +1,232 @@
+//! What weights are called in files, and how they lie there.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::{Architecture, Param, Place, Slot};
+
+/// The names of a family's weights in one file format. `{layer}`, `{expert}` and `{head}` in a name
+/// stand for an index; `.weight` or `.bias` follows. A place may have several names, of which a file
+/// has one.
+pub(crate) type NameTable = &'static [(Place, &'static str, Take)];
+
+/// How a weight lies in the tensor of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// As the decoder wants it.
+    Whole,
+    /// `[in, out]`.
+    Transposed,
+    /// With those of other places, one below the other in this order.
+    Stacked(&'static [Place]),
+    /// The same, `[in, out]`, side by side.
+    StackedTransposed(&'static [Place]),
+    /// For each key head its query heads, itself, and its value head.
+    Grouped,
+    /// Numbers that are rotated against each other lie side by side in each head, not half a
+    /// head apart.
+    Pairs,
+    /// Without the 1 that the norm adds.
+    MinusOne,
+    /// Below this many rows that the model does not use.
+    Below(usize),
+}
+
+/// Wrappers that training tools leave in front of names.
+const PREFIXES: [&str; 8] = [
+    "base_model.",
+    "model.",
+    "language_model.",
+    "transformer.",
+    "gpt_neox.",
+    "decoder.",
+    "module.",
+    "text_model.",
+];
+/// Wrappers that training tools leave anywhere in names.
+const INFIXES: [&str; 3] = [
+    "_orig_mod.",
+    "_fsdp_wrapped_module.",
+    "_checkpoint_wrapped_module.",
+];
+
+/// A name without the wrappers that differ from one training tool to the next.
+pub(crate) fn bare(name: &str) -> Cow<'_, str> {
+    let mut name = Cow::Borrowed(name);
+    for infix in INFIXES {
+        if name.contains(infix) {
+            name = Cow::Owned(name.replace(infix, ""));
+        }
+    }
+    let mut rest: &str = &name;
+    while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
+        rest = shorter;
+    }
+    let stripped = name.len() - rest.len();
+    match name {
+        Cow::Borrowed(name) => Cow::Borrowed(&name[stripped..]),
+        Cow::Owned(name) => Cow::Owned(name[stripped..].to_owned()),
+    }
+}
+
+/// The rows of a table for a place.
+pub(crate) fn entries(
+    names: NameTable,
+    place: Place,
+) -> impl Iterator<Item = (&'static str, Take)> + Clone {
+    let found = names.iter().filter(move |(named, ..)| *named == place);
+    found.map(|(_, pattern, take)| (*pattern, *take))
+}
+
+/// The names of the tensors that a slot is in, one or one for each head.
+pub(crate) fn tensors_of(pattern: &str, slot: Slot, heads: usize) -> Vec<String> {
+    let suffix = match slot.param {
+        Param::Weight => "weight",
+        Param::Bias => "bias",
+    };
+    let name = pattern
+        .replace("{layer}", &slot.layer.to_string())
+        .replace("{expert}", &slot.expert.to_string());
+    if name.contains("{head}") {
+        let of = |head: usize| name.replace("{head}", &head.to_string());
+        (0..heads)
+            .map(|head| format!("{}.{suffix}", of(head)))
+            .collect()
+    } else {
+        vec![format!("{name}.{suffix}")]
+    }
+}
+
+/// How a slot's weight is made of the rows of a stored tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Rows and columns are exchanged.
+    pub(crate) transposed: bool,
+    /// 1 is to be added.
+    pub(crate) minus_one: bool,
+    /// The rows of the stored tensor (its columns if transposed), in the order of the weight's.
+    pub(crate) rows: Vec<Range<usize>>,
+    /// Rows of the stored tensor (columns if transposed).
+    pub(crate) stored_rows: usize,
+}
+
+impl Layout {
+    /// The layout of a slot whose weight has `rows` rows.
+    #[allow(clippy::single_range_in_vec_init)] // one range is a list of one
+    pub(crate) fn new(architecture: &Architecture, place: Place, rows: usize, take: Take) -> Self {
+        let plain = Self {
+            transposed: false,
+            minus_one: false,
+            rows: vec![0..rows],
+            stored_rows: rows,
+        };
+        match take {
+            Take::Whole => plain,
+            Take::Transposed => Self {
+                transposed: true,
+                ..plain
+            },
+            Take::MinusOne => Self {
+                minus_one: true,
+                ..plain
+            },
+            Take::Below(unused) => Self {
+                rows: vec![unused..unused + rows],
+                stored_rows: unused + rows,
+                ..plain
+            },
+            Take::Pairs => Self {
+                rows: halves_of_pairs(rows / architecture.head_dim, architecture.head_dim),
+                ..plain
+            },
+            Take::Grouped => grouped(architecture, place, &plain),
+            Take::Stacked(places) => stacked(architecture, place, places, &plain),
+            Take::StackedTransposed(places) => Self {
+                transposed: true,
+                ..stacked(architecture, place, places, &plain)
+            },
+        }
+    }
+}
+
+/// Row `h, j, i` of `[heads, 2, head_dim / 2]` is row `h, i, j` of `[heads, head_dim / 2, 2]`.
+fn halves_of_pairs(heads: usize, head_dim: usize) -> Vec<Range<usize>> {
+    let half = head_dim / 2;
+    let row = |head: usize, j: usize, i: usize| head * head_dim + 2 * i + j;
+    (0..heads)
+        .flat_map(|head| (0..2).flat_map(move |j| (0..half).map(move |i| row(head, j, i))))
+        .map(|row| row..row + 1)
+        .collect()
+}
+
+fn grouped(architecture: &Architecture, place: Place, plain: &Layout) -> Layout {
+    let Architecture {
+        heads,
+        kv_heads,
+        head_dim,
+        ..
+    } = *architecture;
+    let queries = heads / kv_heads;
+    let (first, count) = match place {
+        Place::Query => (0, queries),
+        Place::Key => (queries, 1),
+        _ => (queries + 1, 1),
+    };
+    let rows = (0..kv_heads).map(|group| {
+        let start = (group * (queries + 2) + first) * head_dim;
+        start..start + count * head_dim
+    });
+    Layout {
+        rows: rows.collect(),
+        stored_rows: (heads + 2 * kv_heads) * head_dim,
+        ..*plain
+    }
+}
+
+#[allow(clippy::single_range_in_vec_init)] // one range is a list of one
+fn stacked(architecture: &Architecture, place: Place, all: &[Place], plain: &Layout) -> Layout {
+    let rows = |place: &Place| architecture.shape(*place)[0];
+    let before = all.iter().take_while(|other| **other != place);
+    let start: usize = before.map(rows).sum();
+    Layout {
+        rows: vec![start..start + rows(&place)],
+        stored_rows: all.iter().map(rows).sum(),
+        ..*plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrappers_are_stripped_and_nothing_else() {
+        for (name, wanted) in [
+            ("model.embed_tokens.weight", "embed_tokens.weight"),
+            ("transformer.h.0.ln_1.bias", "h.0.ln_1.bias"),
+            ("h.0.ln_1.bias", "h.0.ln_1.bias"),
+            (
+                "model.language_model.layers.3.mlp.up_proj.weight",
+                "layers.3.mlp.up_proj.weight",
+            ),
+            (
+                "_orig_mod.model.layers.0._checkpoint_wrapped_module.mlp.down_proj.weight",
+                "layers.0.mlp.down_proj.weight",
+            ),
+            (
+                "base_model.model.model.layers.0.mlp.down_proj.weight",
+                "layers.0.mlp.down_proj.weight",
+            ),
+            ("vision_tower.model.x.weight", "vision_tower.model.x.weight"),
+            ("blk.0.attn_q.weight", "blk.0.attn_q.weight"),
+        ] {
+            assert_eq!(bare(name), wanted);
+        }
+    }
+
+    #[test]
+    fn pairs_become_halves() {
+        let rows: Vec<usize> = halves_of_pairs(2, 4).into_iter().map(|r| r.start).collect();
+        assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
+    }
+}

@@ -1,0 +1,394 @@
+//! Causal attention within windows.
+
+use std::collections::HashMap;
+
+use assay_checkpoint::{Architecture, Block, Place, Positions, QkNorm, Slot};
+use tch::{Device, Kind, Tensor};
+
+use crate::DecoderError;
+use crate::batch::{Group, signed};
+use crate::norm::Norm;
+use crate::rope::Rotation;
+use crate::torch::Output;
+use crate::weights::{Linear, Loader};
+
+/// Queries that attention takes at a time where not every one attends to all keys before it, or
+/// the scores are changed: a tile of scores has this many rows.
+pub(crate) const QUERY_ROWS: i64 = 256;
+
+/// Sizes of attention, as libtorch wants them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) heads: i64,
+    pub(crate) kv_heads: i64,
+    pub(crate) head_dim: i64,
+}
+
+impl Sizes {
+    pub(crate) fn of(architecture: &Architecture) -> Self {
+        Self {
+            heads: signed(architecture.heads),
+            kv_heads: signed(architecture.kv_heads),
+            head_dim: signed(architecture.head_dim),
+        }
+    }
+}
+
+/// The attention of one block.
+pub(crate) struct Attention {
+    sizes: Sizes,
+    /// Query, key and value below each other, `[(heads + 2 kv_heads) * head_dim, hidden]`.
+    pub(crate) qkv: Linear,
+    /// Norms of queries and of keys, and whether they run over all heads together.
+    norms: Option<(Norm, Norm, bool)>,
+    pub(crate) output: Linear,
+    rope: Option<usize>,
+    /// Number of tokens that a token attends to at most.
+    window: Option<i64>,
+    scale: f64,
+    softcap: Option<f64>,
+    /// `[heads]`: what a step of distance takes from a score before it is scaled.
+    slopes: Option<Tensor>,
+}
+
+/// Memory that every block writes anew, and what depends on the micro-batch alone.
+pub(crate) struct AttentionScratch {
+    /// `[rows, (heads + 2 kv_heads) * head_dim]`
+    pub(crate) qkv: Tensor,
+    /// `[rows, heads * head_dim]`; rows of padding stay zero.
+    pub(crate) attended: Tensor,
+    masks: HashMap<Tile, Tensor>,
+}
+
+/// A tile of scores: `rows` queries, the first of which is key number `before`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Tile {
+    rows: i64,
+    keys: i64,
+    before: i64,
+    window: Option<i64>,
+}
+
+impl AttentionScratch {
+    /// For so many rows.
+    pub(crate) fn new(
+        rows: i64,
+        sizes: Sizes,
+        options: (Kind, Device),
+    ) -> Result<Self, DecoderError> {
+        let heads = sizes.heads + 2 * sizes.kv_heads;
+        Ok(Self {
+            qkv: Tensor::f_empty([rows, heads * sizes.head_dim], options)?,
+            attended: Tensor::f_zeros([rows, sizes.heads * sizes.head_dim], options)?,
+            masks: HashMap::new(),
+        })
+    }
+}
+
+impl Attention {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        architecture: &Architecture,
+        layer: usize,
+        block: Block,
+    ) -> Result<Self, DecoderError> {
+        let at = |place| Slot::block(layer, place);
+        let norms = match architecture.qk_norm {
+            None => None,
+            Some(over) => {
+                let each = over == QkNorm::EachHead;
+                Some((
+                    loader.norm(at(Place::QueryNorm), each.then_some(architecture.heads))?,
+                    loader.norm(at(Place::KeyNorm), each.then_some(architecture.kv_heads))?,
+                    over == QkNorm::Projection,
+                ))
+            }
+        };
+        let slopes = match architecture.positions {
+            Positions::Alibi => {
+                let slopes = Tensor::f_from_slice(&slopes(architecture.heads))?;
+                Some(slopes.f_to_device(loader.device)?)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            sizes: Sizes::of(architecture),
+            qkv: loader.linears(&[at(Place::Query), at(Place::Key), at(Place::Value)])?,
+            norms,
+            output: loader.linear(at(Place::Output))?,
+            rope: block.rope,
+            window: block.window.map(signed),
+            scale: block.attention_scale,
+            softcap: architecture.softcaps.attention,
+            slopes,
+        })
+    }
+
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// Writes what each row of `x` attends to into `scratch.attended`; the output projection is
+    /// the caller's.
+    pub(crate) fn attend(
+        &self,
+        x: &Tensor,
+        rotations: &[Rotation],
+        groups: &[Group],
+        scratch: &mut AttentionScratch,
+    ) -> Result<(), DecoderError> {
+        self.qkv.apply(x, &mut scratch.qkv, Output::Replace)?;
+        let Sizes {
+            heads, kv_heads, ..
+        } = self.sizes;
+        if let Some((queries, keys, together)) = &self.norms {
+            self.normalise(&scratch.qkv, queries, (0, heads), *together)?;
+            self.normalise(&scratch.qkv, keys, (heads, kv_heads), *together)?;
+        }
+        if let Some(rotation) = self.rope.and_then(|index| rotations.get(index)) {
+            rotation.apply(&self.heads(&scratch.qkv, 0, heads + kv_heads)?)?;
+        }
+        groups
+            .iter()
+            .try_for_each(|group| self.group(*group, scratch))
+    }
+
+    fn normalise(
+        &self,
+        qkv: &Tensor,
+        norm: &Norm,
+        (first, count): (i64, i64),
+        together: bool,
+    ) -> Result<(), DecoderError> {
+        let mut part = if together {
+            let width = self.sizes.head_dim;
+            qkv.f_narrow(1, first * width, count * width)?
+        } else {
+            self.heads(qkv, first, count)?
+        };
+        let normed = norm.apply(&part)?;
+        part.f_copy_(&normed)?;
+        Ok(())
+    }
+
+    /// Attention of windows of equal length.
+    fn group(&self, group: Group, scratch: &mut AttentionScratch) -> Result<(), DecoderError> {
+        let Group {
+            start,
+            windows,
+            len,
+        } = group;
+        let Sizes {
+            heads,
+            kv_heads,
+            head_dim,
+        } = self.sizes;
+        let rows = scratch.qkv.f_narrow(0, start, windows * len)?;
+        let part = |first: i64, count: i64| -> Result<Tensor, DecoderError> {
+            let part = self.heads(&rows, first, count)?;
+            Ok(part
+                .f_view([windows, len, count, head_dim])?
+                .f_transpose(1, 2)?)
+        };
+        let (queries, keys, values) = (
+            part(0, heads)?,
+            part(heads, kv_heads)?,
+            part(heads + kv_heads, kv_heads)?,
+        );
+        let target = scratch
+            .attended
+            .f_narrow(0, start, windows * len)?
+            .f_view([windows, len, heads * head_dim])?;
+        let write = |first: i64, count: i64, attended: &Tensor| -> Result<(), DecoderError> {
+            let attended =
+                attended
+                    .f_transpose(1, 2)?
+                    .f_reshape([windows, count, heads * head_dim])?;
+            target.f_narrow(1, first, count)?.f_copy_(&attended)?;
+            Ok(())
+        };
+        let changed = self.softcap.is_some() || self.slopes.is_some();
+        let causal = self.window.is_none_or(|window| len <= window);
+        if causal && !changed {
+            let attended = self.fused(&queries, &keys, &values, None)?;
+            return write(0, len, &attended);
+        }
+        let mut first = 0;
+        while first < len {
+            let rows = QUERY_ROWS.min(len - first);
+            let from = self.window.map_or(0, |window| (first + 1 - window).max(0));
+            let tile = Tile {
+                rows,
+                keys: first + rows - from,
+                before: first - from,
+                // Where it excludes nothing, the mask is that of any other causal tile.
+                window: self.window.filter(|window| first + rows > *window),
+            };
+            let mask = tile.mask(&mut scratch.masks, &queries)?;
+            let queries = queries.f_narrow(2, first, rows)?;
+            let keys = keys.f_narrow(2, from, tile.keys)?;
+            let values = values.f_narrow(2, from, tile.keys)?;
+            let attended = if changed {
+                self.explicit(&queries, &keys, &values, &mask, from)?
+            } else {
+                self.fused(&queries, &keys, &values, Some(&mask))?
+            };
+            write(first, rows, &attended)?;
+            first += rows;
+        }
+        Ok(())
+    }
+
+    /// libtorch's fused attention; causal without a mask.
+    fn fused(
+        &self,
+        queries: &Tensor,
+        keys: &Tensor,
+        values: &Tensor,
+        mask: Option<&Tensor>,
+    ) -> Result<Tensor, DecoderError> {
+        Ok(Tensor::f_scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            mask,
+            0.0,
+            mask.is_none(),
+            Some(self.scale),
+            self.sizes.heads != self.sizes.kv_heads,
+        )?)
+    }
+
+    /// Attention whose scores are capped or lowered by distance, which no fused kernel does: one
+    /// window at a time, so that scores exist for one tile of one window. `from` is the position
+    /// of the first key.
+    fn explicit(
+        &self,
+        queries: &Tensor,
+        keys: &Tensor,
+        values: &Tensor,
+        mask: &Tensor,
+        from: i64,
+    ) -> Result<Tensor, DecoderError> {
+        let Sizes {
+            heads,
+            kv_heads,
+            head_dim,
+        } = self.sizes;
+        let (windows, _, rows, _) = queries.size4()?;
+        let kind = queries.f_kind()?;
+        let bias = match &self.slopes {
+            None => None,
+            Some(slopes) => Some(self.distances(slopes, from, mask.size2()?.1)?),
+        };
+        let mut attended = Vec::new();
+        for window in 0..windows {
+            // The query heads of a key head are rows of one product with it.
+            let grouped = queries.f_select(0, window)?.f_reshape([
+                kv_heads,
+                heads / kv_heads * rows,
+                head_dim,
+            ])?;
+            let keys = keys.f_select(0, window)?.f_transpose(1, 2)?;
+            let mut scores = grouped.f_matmul(&keys)?.f_mul_scalar_(self.scale)?;
+            if let Some(cap) = self.softcap {
+                scores = scores.f_div_scalar_(cap)?.f_tanh_()?.f_mul_scalar_(cap)?;
+            }
+            let by_head = scores.f_view([heads, rows, -1])?;
+            if let Some(bias) = &bias {
+                let _ = by_head.shallow_clone().f_add_(bias)?;
+            }
+            let _ = by_head.shallow_clone().f_add_(mask)?;
+            let weights = scores.f_softmax(-1, Kind::Float)?.f_to_kind(kind)?;
+            let values = values.f_select(0, window)?;
+            attended.push(weights.f_matmul(&values)?.f_view([heads, rows, head_dim])?);
+        }
+        Ok(Tensor::f_stack(&attended, 0)?)
+    }
+
+    /// `[heads, 1, keys]`: what is added to the scores of the keys from position `from` on. As
+    /// transformers' Falcon: slope times position in bfloat16, scaled with the scores.
+    fn distances(&self, slopes: &Tensor, from: i64, keys: i64) -> Result<Tensor, DecoderError> {
+        let positions = Tensor::f_arange_start(from, from + keys, (Kind::Int64, slopes.device()))?;
+        let products = slopes
+            .f_to_kind(Kind::BFloat16)?
+            .f_view([-1, 1, 1])?
+            .f_mul(&positions)?;
+        Ok(products.f_to_kind(Kind::Float)?.f_mul_scalar_(self.scale)?)
+    }
+
+    /// The `count` heads from `first` on of fused projections `[rows, columns]`, as a view
+    /// `[rows, count, head_dim]`.
+    fn heads(&self, qkv: &Tensor, first: i64, count: i64) -> Result<Tensor, DecoderError> {
+        let width = self.sizes.head_dim;
+        let columns = qkv.f_narrow(1, first * width, count * width)?;
+        Ok(columns.f_unflatten(1, [count, width])?)
+    }
+}
+
+impl Tile {
+    /// `[rows, keys]` in the dtype and on the device of `like`: 0 where a query attends to a key,
+    /// else minus infinity.
+    fn mask(self, made: &mut HashMap<Self, Tensor>, like: &Tensor) -> Result<Tensor, DecoderError> {
+        if let Some(mask) = made.get(&self) {
+            return Ok(mask.shallow_clone());
+        }
+        let numbers = (Kind::Int64, like.device());
+        let queries = Tensor::f_arange(self.rows, numbers)?
+            .f_add_scalar_(self.before)?
+            .f_unsqueeze(1)?;
+        let distance = queries.f_sub(&Tensor::f_arange(self.keys, numbers)?)?;
+        let mut excluded = distance.f_lt(0)?;
+        if let Some(window) = self.window {
+            excluded = excluded.f_logical_or(&distance.f_ge(window)?)?;
+        }
+        let mask = Tensor::f_zeros([self.rows, self.keys], (like.f_kind()?, like.device()))?
+            .f_masked_fill_(&excluded, f64::NEG_INFINITY)?;
+        made.insert(self, mask.shallow_clone());
+        Ok(mask)
+    }
+}
+
+/// The slope of each head (Press et al. 2022, as in transformers' `build_alibi_tensor`): a
+/// geometric sequence for a power of two of heads, with every other term of the next longer one
+/// for the heads beyond.
+#[allow(clippy::cast_possible_truncation)] // to float32 is what is meant
+fn slopes(heads: usize) -> Vec<f32> {
+    let power = 1 << heads.ilog2();
+    let base = |heads: usize| (-8.0 / heads as f64).exp2();
+    let of = |base: f64, exponent: usize| base.powf(exponent as f64) as f32;
+    let own = (1..=power).map(|exponent| of(base(power), exponent));
+    let more = (0..heads - power).map(|index| of(base(2 * power), 2 * index + 1));
+    own.chain(more).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_of_a_power_of_two_and_of_more() {
+        let close = |got: &[f32], wanted: &[f32]| {
+            assert_eq!(got.len(), wanted.len());
+            for (got, wanted) in got.iter().zip(wanted) {
+                assert!((got - wanted).abs() < 1e-6, "{got} {wanted}");
+            }
+        };
+        close(&slopes(4), &[0.25, 0.0625, 0.015_625, 0.003_906_25]);
+        close(&slopes(6)[4..], &[0.5, 0.125]);
+    }
+
+    #[test]
+    fn a_mask_excludes_what_comes_later_and_what_is_too_far_back() {
+        let like = Tensor::zeros([1], (Kind::Float, Device::Cpu));
+        let tile = Tile {
+            rows: 2,
+            keys: 4,
+            before: 2,
+            window: Some(2),
+        };
+        let mask = tile.mask(&mut HashMap::new(), &like).unwrap();
+        let allowed: Vec<f64> = Vec::try_from(mask.exp().view(-1).to_kind(Kind::Double)).unwrap();
+        assert_eq!(allowed, [0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
+    }
+}

@@ -1,0 +1,159 @@
+//! The MLP of a block: one, or a mixture of experts.
+
+use assay_checkpoint::{Activation, Architecture, Block, Experts, Place, Slot};
+use tch::{Device, Kind, Tensor};
+
+use crate::DecoderError;
+use crate::batch::signed;
+use crate::torch::Output;
+use crate::weights::{Linear, Loader};
+
+/// Projections with an activation between them.
+pub(crate) struct Dense {
+    activation: Activation,
+    gated: bool,
+    /// Gate and up below each other, `[2 * intermediate, hidden]`, or up alone.
+    pub(crate) up: Linear,
+    pub(crate) down: Linear,
+}
+
+/// Many MLPs, of which each token passes through some.
+pub(crate) struct Mixture {
+    experts: Experts,
+    pub(crate) router: Linear,
+    pub(crate) members: Vec<Dense>,
+}
+
+/// What a block has for an MLP.
+pub(crate) enum Mlp {
+    Dense(Dense),
+    Mixture(Mixture),
+}
+
+impl Mlp {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        architecture: &Architecture,
+        layer: usize,
+        block: Block,
+    ) -> Result<Self, DecoderError> {
+        let at = |place| Slot::block(layer, place);
+        let dense = |gate: Slot, up: Slot, down: Slot, gated: bool| {
+            let first: &[Slot] = if gated { &[gate, up] } else { &[up] };
+            Ok::<_, DecoderError>(Dense {
+                activation: architecture.activation,
+                gated,
+                up: loader.linears(first)?,
+                down: loader.linear(down)?,
+            })
+        };
+        let Some(experts) = architecture.experts.filter(|_| block.experts) else {
+            let (gate, up, down) = (at(Place::Gate), at(Place::Up), at(Place::Down));
+            return dense(gate, up, down, architecture.gated).map(Self::Dense);
+        };
+        let member = |index: usize| {
+            let of = |place| at(place).of_expert(index);
+            dense(
+                of(Place::ExpertGate),
+                of(Place::ExpertUp),
+                of(Place::ExpertDown),
+                true,
+            )
+        };
+        Ok(Self::Mixture(Mixture {
+            experts,
+            router: loader.linear(at(Place::Router))?,
+            members: (0..experts.count).map(member).collect::<Result<_, _>>()?,
+        }))
+    }
+}
+
+impl Dense {
+    /// Space for what [`Dense::inner`] writes for so many rows.
+    pub(crate) fn space(&self, rows: i64, options: (Kind, Device)) -> Result<Tensor, DecoderError> {
+        let (columns, _) = self.up.weight.size2()?;
+        Ok(Tensor::f_empty([rows, columns], options)?)
+    }
+
+    /// What the down projection reads, a view of `space`.
+    pub(crate) fn inner(&self, x: &Tensor, space: &mut Tensor) -> Result<Tensor, DecoderError> {
+        self.up.apply(x, space, Output::Replace)?;
+        if !self.gated {
+            let mut all = space.shallow_clone();
+            self.activate(&mut all)?;
+            return Ok(all);
+        }
+        let (_, columns) = space.size2()?;
+        let mut gate = space.f_narrow(1, 0, columns / 2)?;
+        let up = space.f_narrow(1, columns / 2, columns / 2)?;
+        self.activate(&mut gate)?;
+        let _ = gate.f_mul_(&up)?;
+        Ok(gate)
+    }
+
+    fn activate(&self, x: &mut Tensor) -> Result<(), DecoderError> {
+        let _ = match self.activation {
+            Activation::Silu => x.f_silu_()?,
+            Activation::Gelu => x.f_gelu_("none")?,
+            Activation::GeluTanh => x.f_gelu_("tanh")?,
+            Activation::Relu => x.f_relu_()?,
+        };
+        Ok(())
+    }
+}
+
+impl Mixture {
+    /// The output for each row of `x`, `[rows, hidden]`.
+    ///
+    /// Rows are grouped by expert, so that each expert is one product over the rows it gets. How
+    /// many these are depends on the micro-batch alone, which the plan fixes; so they are not
+    /// padded as other products are, which would cost more than it gives.
+    pub(crate) fn of(&self, x: &Tensor) -> Result<Tensor, DecoderError> {
+        let kind = x.f_kind()?;
+        let chances = self.router.of(x)?.f_softmax(-1, Kind::Float)?;
+        let most = signed(self.experts.per_token);
+        let (mut weights, chosen) = chances.f_topk(most, -1, true, true)?;
+        if self.experts.normalised {
+            let sum = weights.f_sum_dim_intlist(-1, true, Kind::Float)?;
+            weights = weights.f_div(&sum)?;
+        }
+        let weights = weights.f_to_kind(kind)?;
+        let mut total = x.f_zeros_like()?;
+        for (index, member) in (0_i64..).zip(&self.members) {
+            let places = chosen.f_eq(index)?.f_nonzero()?;
+            let (count, _) = places.size2()?;
+            if count == 0 {
+                continue;
+            }
+            let (rows, ranks) = (places.f_select(1, 0)?, places.f_select(1, 1)?);
+            let input = x.f_index_select(0, &rows)?;
+            let mut space = member.space(count, (kind, x.device()))?;
+            let inner = member.inner(&input, &mut space)?;
+            let share =
+                weights
+                    .f_index_select(0, &rows)?
+                    .f_gather(1, &ranks.f_unsqueeze(1)?, false)?;
+            let output = member.down.of(&inner)?.f_mul_(&share)?;
+            // A row is in it once, so the order of additions is that of the experts.
+            let _ = total.f_index_add_(0, &rows, &output)?;
+        }
+        Ok(total)
+    }
+
+    /// The matrix products of [`Mixture::of`], the rows spread evenly, and nothing else.
+    pub(crate) fn products(&self, x: &Tensor) -> Result<(), DecoderError> {
+        let (rows, _) = x.size2()?;
+        let Experts {
+            count, per_token, ..
+        } = self.experts;
+        let _ = self.router.of(x)?;
+        let each = (rows * signed(per_token)).div_euclid(signed(count)).max(1);
+        let part = x.f_narrow(0, 0, each.min(rows))?;
+        for member in &self.members {
+            let inner = member.up.of(&part)?;
+            let (_, columns) = member.down.weight.size2()?;
+            let _ = member.down.of(&inner.f_narrow(1, 0, columns)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Every family against transformers: each checkpoint below `tests/fixtures`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Window, agrees, load, path, windows_in};
+use assay_api::Dtype;
+use assay_decoder::{Decoder, Sequence};
+
+/// Directories below `folder` that hold a checkpoint with reference values.
+fn cases(folder: &Path) -> Vec<PathBuf> {
+    let mut cases: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("config.json").exists() && path.join("expected.json").exists())
+        .filter(|path| !path.ends_with("chat")) // it is for texts
+        .collect();
+    cases.sort();
+    cases
+}
+
+/// What is wrong with a model's values on the windows of `reference`.
+fn faults(decoder: &Decoder, reference: &Path) -> Vec<String> {
+    let windows = windows_in(reference);
+    let score = |sequences: &[Sequence]| decoder.score(sequences).unwrap();
+    let single = score(&[windows.single.sequence()]);
+    let mut faults: Vec<String> = agrees(&single[0], &windows.single.nll_f32)
+        .err()
+        .into_iter()
+        .collect();
+    let sequences: Vec<_> = windows.batch.iter().map(Window::sequence).collect();
+    let together = score(&sequences);
+    for (index, window) in windows.batch.iter().enumerate() {
+        let alone = score(&sequences[index..=index]).remove(0);
+        for (how, got) in [("together", &together[index]), ("alone", &alone)] {
+            if let Err(fault) = agrees(got, &window.nll_f32) {
+                faults.push(format!("window {index} {how}: {fault}"));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn safetensors_agree_with_transformers() {
+    let all = [path("."), path("families"), path("gguf")];
+    let all: Vec<PathBuf> = all.iter().flat_map(|folder| cases(folder)).collect();
+    assert!(all.len() > 50, "{}", all.len());
+    let mut wrong = Vec::new();
+    for case in all {
+        println!("{}", case.display());
+        let faults = faults(&load(&case, Dtype::Float32), &case);
+        wrong.extend(
+            faults
+                .iter()
+                .map(|fault| format!("{}: {fault}", case.display())),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn gguf_files_agree_with_their_originals() {
+    let folder = path("gguf");
+    let text = fs::read_to_string(folder.join("expected.json")).unwrap();
+    let originals: BTreeMap<String, String> = serde_json::from_str(&text).unwrap();
+    let mut wrong = Vec::new();
+    for (case, original) in &originals {
+        let file = folder.join(format!("{case}.gguf"));
+        let faults = faults(&load(&file, Dtype::Float32), &path(original));
+        wrong.extend(faults.iter().map(|fault| format!("{case}: {fault}")));
+    }
+    assert!(originals.len() > 8, "{}", originals.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,5 @@
+//! Tests of the decoder over checkpoints of `tests/fixtures`.
+
+mod decoder;
+mod families;
+mod support;
