@@ -7,7 +7,7 @@ use assay_api::{
     Dtype, FileSize, MemoryNeed, ModelInspection, StoredDtype, Token, TokenizerInspection,
 };
 
-use crate::tensor::{Format, WeightFile};
+use crate::tensor::{WeightDtype, WeightFile};
 use crate::{Checkpoint, CheckpointError};
 
 /// Describes a checkpoint; `path` is what was asked for. Nothing of the weights is read.
@@ -44,12 +44,8 @@ pub fn inspect(checkpoint: &Checkpoint, path: &str) -> Result<ModelInspection, C
 fn stored(checkpoint: &Checkpoint) -> Vec<StoredDtype> {
     let mut parameters: BTreeMap<&str, u64> = BTreeMap::new();
     for weight in checkpoint.weights.values() {
-        let name = match weight.format() {
-            Format::Plain(dtype) => dtype.name(),
-            Format::Q8_0 => "Q8_0",
-            Format::Q4_0 => "Q4_0",
-            Format::Q4_1 => "Q4_1",
-        };
+        let dtype = weight.format().plain().map(WeightDtype::name);
+        let name = dtype.unwrap_or_else(|| weight.format().spec().name);
         *parameters.entry(name).or_default() += weight.elements() as u64;
     }
     let mut stored: Vec<StoredDtype> = parameters

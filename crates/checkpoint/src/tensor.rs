@@ -59,43 +59,85 @@ fn numbers<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec
     elements.iter().map(|bytes| number(*bytes)).collect()
 }
 
-/// How a tensor's elements are stored.
+/// How a tensor's elements are stored: one by one, or in blocks of ggml's formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Plain(WeightDtype),
-    /// Blocks of 32: float16 scale, 32 signed bytes.
-    Q8_0,
-    /// Blocks of 32: float16 scale, 16 bytes of two unsigned halves, offset by 8.
     Q4_0,
-    /// Blocks of 32: float16 scale and minimum, 16 bytes of two unsigned halves.
     Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2K,
+    Q3K,
+    Q4K,
+    Q5K,
+    Q6K,
+    Iq4Nl,
 }
 
+/// What is to know of a format before its elements are read.
+#[derive(Debug)]
+pub(crate) struct FormatSpec {
+    pub(crate) format: Format,
+    /// ggml's name.
+    pub(crate) name: &'static str,
+    /// Its number in a GGUF file, a `ggml_type`.
+    pub(crate) ggml_type: u32,
+    /// Elements in a block; 1 where there are none.
+    pub(crate) block_elements: usize,
+    /// Bytes of a block.
+    pub(crate) block_bytes: usize,
+}
+
+impl FormatSpec {
+    const fn new(
+        format: Format,
+        name: &'static str,
+        ggml_type: u32,
+        (block_elements, block_bytes): (usize, usize),
+    ) -> Self {
+        Self {
+            format,
+            name,
+            ggml_type,
+            block_elements,
+            block_bytes,
+        }
+    }
+}
+
+/// The formats that can be read, the plain ones first.
+pub(crate) static FORMATS: [FormatSpec; 14] = [
+    FormatSpec::new(Format::Plain(WeightDtype::F32), "F32", 0, (1, 4)),
+    FormatSpec::new(Format::Plain(WeightDtype::F16), "F16", 1, (1, 2)),
+    FormatSpec::new(Format::Plain(WeightDtype::Bf16), "BF16", 30, (1, 2)),
+    FormatSpec::new(Format::Q4_0, "Q4_0", 2, (32, 18)),
+    FormatSpec::new(Format::Q4_1, "Q4_1", 3, (32, 20)),
+    FormatSpec::new(Format::Q5_0, "Q5_0", 6, (32, 22)),
+    FormatSpec::new(Format::Q5_1, "Q5_1", 7, (32, 24)),
+    FormatSpec::new(Format::Q8_0, "Q8_0", 8, (32, 34)),
+    FormatSpec::new(Format::Q2K, "Q2_K", 10, (256, 84)),
+    FormatSpec::new(Format::Q3K, "Q3_K", 11, (256, 110)),
+    FormatSpec::new(Format::Q4K, "Q4_K", 12, (256, 144)),
+    FormatSpec::new(Format::Q5K, "Q5_K", 13, (256, 176)),
+    FormatSpec::new(Format::Q6K, "Q6_K", 14, (256, 210)),
+    FormatSpec::new(Format::Iq4Nl, "IQ4_NL", 20, (32, 18)),
+];
+
 impl Format {
+    /// Its row of [`FORMATS`].
+    pub(crate) fn spec(self) -> &'static FormatSpec {
+        let mut rows = FORMATS.iter();
+        let found = rows.find(|spec| spec.format == self);
+        found.expect("every format has a row")
+    }
+
     /// The element type, where elements are stored one by one.
     pub(crate) const fn plain(self) -> Option<WeightDtype> {
         match self {
             Self::Plain(dtype) => Some(dtype),
-            Self::Q8_0 | Self::Q4_0 | Self::Q4_1 => None,
-        }
-    }
-
-    /// Elements in a block; 1 where there are none.
-    pub(crate) const fn block_elements(self) -> usize {
-        match self {
-            Self::Plain(_) => 1,
-            Self::Q8_0 | Self::Q4_0 | Self::Q4_1 => 32,
-        }
-    }
-
-    /// Bytes of a block.
-    pub(crate) const fn block_bytes(self) -> usize {
-        match self {
-            Self::Plain(WeightDtype::F32) => 4,
-            Self::Plain(WeightDtype::F16 | WeightDtype::Bf16) => 2,
-            Self::Q8_0 => 34,
-            Self::Q4_0 => 18,
-            Self::Q4_1 => 20,
+            _ => None,
         }
     }
 }

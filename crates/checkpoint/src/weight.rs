@@ -94,7 +94,11 @@ impl<'a> Weight<'a> {
         };
         let bytes = match tensor.format {
             Format::Plain(_) => bytes,
-            blocks => Cow::Owned(dequantise(blocks, &bytes)),
+            blocks => {
+                let mut values = Vec::new();
+                dequantise(blocks, &bytes, &mut values);
+                Cow::Owned(values)
+            }
         };
         if layout.minus_one {
             Cow::Owned(plus_one(&bytes, tensor.format.plain()))
@@ -121,7 +125,7 @@ fn pieces(stored: &[Range<usize>], wanted: Range<usize>) -> Vec<Range<usize>> {
 
 /// Columns of a stored matrix, as rows.
 fn columns(stored: &[u8], tensor: &StoredTensor, columns: &[Range<usize>]) -> Vec<u8> {
-    let size = tensor.format.block_bytes();
+    let size = tensor.format.spec().block_bytes;
     let (rows, width) = (tensor.shape[0], tensor.shape[1]);
     let count: usize = columns.iter().map(Range::len).sum();
     let mut bytes = vec![0; count * rows * size];

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::tensor::{Format, WeightDtype};
+use crate::tensor::{FORMATS, Format};
 
 /// Everything before the tensors' bytes.
 #[derive(Debug)]
@@ -237,42 +237,38 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// The numbers and names that ggml gives to formats that are not supported.
+const UNSUPPORTED: [(u32, &str); 20] = [
+    (9, "Q8_1"),
+    (15, "Q8_K"),
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (23, "IQ4_XS"),
+    (24, "I8"),
+    (25, "I16"),
+    (26, "I32"),
+    (27, "I64"),
+    (28, "F64"),
+    (29, "IQ1_M"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
+    (40, "NVFP4"),
+    (41, "Q1_0"),
+];
+
 /// The format of a `ggml_type`, or the name of one that is not supported.
 fn format(kind: u32) -> Result<Format, String> {
-    let name = match kind {
-        0 => return Ok(Format::Plain(WeightDtype::F32)),
-        1 => return Ok(Format::Plain(WeightDtype::F16)),
-        2 => return Ok(Format::Q4_0),
-        3 => return Ok(Format::Q4_1),
-        8 => return Ok(Format::Q8_0),
-        30 => return Ok(Format::Plain(WeightDtype::Bf16)),
-        6 => "Q5_0",
-        7 => "Q5_1",
-        9 => "Q8_1",
-        10 => "Q2_K",
-        11 => "Q3_K",
-        12 => "Q4_K",
-        13 => "Q5_K",
-        14 => "Q6_K",
-        15 => "Q8_K",
-        16 => "IQ2_XXS",
-        17 => "IQ2_XS",
-        18 => "IQ3_XXS",
-        19 => "IQ1_S",
-        20 => "IQ4_NL",
-        21 => "IQ3_S",
-        22 => "IQ2_S",
-        23 => "IQ4_XS",
-        24 => "I8",
-        25 => "I16",
-        26 => "I32",
-        27 => "I64",
-        28 => "F64",
-        29 => "IQ1_M",
-        34 => "TQ1_0",
-        35 => "TQ2_0",
-        39 => "MXFP4",
-        other => return Err(format!("ggml type {other}")),
-    };
-    Err(name.to_owned())
+    if let Some(spec) = FORMATS.iter().find(|spec| spec.ggml_type == kind) {
+        return Ok(spec.format);
+    }
+    let name = UNSUPPORTED.iter().find(|(number, _)| *number == kind);
+    Err(name.map_or_else(
+        || format!("ggml type {kind}"),
+        |(_, name)| (*name).to_owned(),
+    ))
 }

@@ -9,6 +9,7 @@ mod tokenizer;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use assay_api::Dtype;
 
@@ -17,12 +18,14 @@ use self::header::{Header, TensorInfo, Value};
 use self::keys::Keys;
 use crate::checkpoint::{Checkpoint, Source};
 use crate::map::MappedFile;
-use crate::tensor::{Format, StoredTensor, Tensors, WeightFile};
+use crate::tensor::{FORMATS, Format, StoredTensor, Tensors, WeightFile};
 use crate::{ChatTemplate, CheckpointError, TextTokenizer};
 
 pub(crate) use self::blocks::dequantise;
 
-const SUPPORTED: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1";
+/// The names of all formats, for errors.
+static SUPPORTED: LazyLock<String> =
+    LazyLock::new(|| FORMATS.each_ref().map(|spec| spec.name).join(", "));
 /// Divisors of the rotary frequencies; written for models with `llama3` scaling.
 const ROPE_DIVISORS: &str = "rope_freqs.weight";
 /// Divisors for short and long windows; written for models with `longrope` scaling.
@@ -124,7 +127,7 @@ fn locate(
             file: file.to_owned(),
             tensor: name.clone(),
             dtype,
-            supported: SUPPORTED,
+            supported: &SUPPORTED,
         })?;
         let range = range(&shape, format, data, offset)
             .filter(|range| range.end <= bytes.len())
@@ -159,14 +162,15 @@ fn locate(
 
 /// Where a tensor lies; nothing if its rows are no whole blocks or a number overflows.
 fn range(shape: &[usize], format: Format, data: usize, offset: u64) -> Option<Range<usize>> {
+    let spec = format.spec();
     let fastest = shape.last().copied().unwrap_or(1);
-    if fastest % format.block_elements() != 0 {
+    if fastest % spec.block_elements != 0 {
         return None;
     }
     let elements = shape
         .iter()
         .try_fold(1_usize, |product, size| product.checked_mul(*size))?;
-    let length = (elements / format.block_elements()).checked_mul(format.block_bytes())?;
+    let length = (elements / spec.block_elements).checked_mul(spec.block_bytes)?;
     let start = data.checked_add(usize::try_from(offset).ok()?)?;
     Some(start..start.checked_add(length)?)
 }

@@ -1,7 +1,6 @@
 //! GGUF files made from fixtures: the same weights and tokens must come out.
 
 use assay_checkpoint::{Checkpoint, DigestCache, Place, RopeScaling, Slot, WeightDtype};
-use serde_json::Value;
 
 use crate::gguf_file::{GgufFile, Meta, Tensor, interleave};
 use crate::sandbox::{contents, expected, fixture};
@@ -145,38 +144,6 @@ fn rope_divisors_are_applied() {
         .map(|(plain, by)| plain / by)
         .collect();
     assert_eq!(rope.frequencies(1), scaled);
-}
-
-fn bytes(value: &Value) -> Vec<u8> {
-    let text = value.as_str().unwrap();
-    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(digit).collect()
-}
-
-/// tests/data/blocks.json holds blocks and what the `gguf` Python package makes of them. Six
-/// blocks are two query rows of 96 columns, repeated.
-#[test]
-fn blocks_are_dequantised_to_the_same_bits() {
-    let reference: Value = serde_json::from_str(include_str!("../data/blocks.json")).unwrap();
-    for (name, kind) in [("Q4_0", 2), ("Q4_1", 3), ("Q8_0", 8)] {
-        let mut file = GgufFile::of_fixture("llama_gqa");
-        let down = file.tensor("blk.1.ffn_down.weight");
-        assert_eq!(down.shape, [48, 96]);
-        down.kind = kind;
-        down.data = bytes(&reference[name]["blocks"]).repeat(24);
-        let (_dir, path) = file.write();
-        let checkpoint = Checkpoint::open(&path).unwrap();
-        let weight = checkpoint.weight(Slot::block(1, Place::Down)).unwrap();
-        assert_eq!(
-            (weight.dtype(), weight.shape()),
-            (WeightDtype::F32, &[48, 96][..])
-        );
-        assert_eq!(
-            *weight.bytes(),
-            bytes(&reference[name]["values"]).repeat(24),
-            "{name}"
-        );
-    }
 }
 
 /// bf16_llama has rows of two blocks; rows move whole.
