@@ -117,6 +117,19 @@ pub(crate) fn integers(bytes: &[u8], value: &Value) -> Option<Vec<i128>> {
         .collect()
 }
 
+/// The numbers of an array that [`read`] found in `bytes`, to the nearest float32.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)] // the nearest is meant
+pub(crate) fn numbers(bytes: &[u8], value: &Value) -> Option<Vec<f32>> {
+    let (kind, count, mut cursor) = elements(bytes, value)?;
+    (0..count)
+        .map(|_| match cursor.value(kind, "an array") {
+            Ok(Value::Float(number)) => Some(number as f32),
+            Ok(Value::Integer(number)) => Some(number as f32),
+            _ => None,
+        })
+        .collect()
+}
+
 /// The type and number of an array's elements, and a cursor at the first.
 fn elements<'a>(bytes: &'a [u8], value: &Value) -> Option<(u32, usize, Cursor<'a>)> {
     let Value::Array {

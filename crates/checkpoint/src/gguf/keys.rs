@@ -45,6 +45,12 @@ impl<'a> Keys<'a> {
         })
     }
 
+    pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<f32>>, CheckpointError> {
+        self.typed(key, "an array of numbers", |value| {
+            header::numbers(self.bytes, value)
+        })
+    }
+
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, CheckpointError> {
         self.typed(key, "true or false", |value| match value {
             Value::Flag(flag) => Some(*flag),

@@ -1,9 +1,12 @@
 //! GGUF files, as llama.cpp writes them.
 
 mod blocks;
+mod byte_level;
 mod config;
 mod header;
 mod keys;
+mod pre_tokenizer;
+mod scored;
 mod tokenizer;
 
 use std::collections::BTreeMap;
@@ -85,6 +88,7 @@ pub(crate) fn open(path: &Path, name: String) -> Result<Checkpoint, CheckpointEr
         by_length: take(ROPE_SHORT).zip(take(ROPE_LONG)),
     };
     let architecture = config::architecture(&keys, &stored, &rope)?;
+    let warnings = tokenizer::warning(&keys)?.into_iter().collect();
     stored.files.push(WeightFile {
         label: name.clone(),
         path: path.to_owned(),
@@ -101,7 +105,7 @@ pub(crate) fn open(path: &Path, name: String) -> Result<Checkpoint, CheckpointEr
         source: Source::Gguf(Gguf { metadata }),
         architecture,
         default_dtype: Dtype::Float32,
-        warnings: Vec::new(),
+        warnings,
         files: stored,
         weights,
     })

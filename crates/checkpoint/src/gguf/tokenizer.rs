@@ -3,27 +3,22 @@
 use std::collections::HashSet;
 
 use sha2::Digest as _;
-use tokenizers::models::bpe::{BPE, Vocab};
-use tokenizers::normalizers::NFC;
-use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
+use tokenizers::{AddedToken, Tokenizer};
 
 use super::keys::Keys;
+use super::{byte_level, scored};
 use crate::chat::Variables;
 use crate::digest::sha256;
 use crate::tokenizer::{SpecialTokens, TextTokenizer, bos_and_eos};
 use crate::{ChatTemplate, CheckpointError};
 
 const MODEL: &str = "tokenizer.ggml.model";
-const PRE: &str = "tokenizer.ggml.pre";
-const TOKENS: &str = "tokenizer.ggml.tokens";
-const TYPES: &str = "tokenizer.ggml.token_type";
-const MERGES: &str = "tokenizer.ggml.merges";
+pub(super) const PRE: &str = "tokenizer.ggml.pre";
+pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
+pub(super) const TYPES: &str = "tokenizer.ggml.token_type";
 const BOS: &str = "tokenizer.ggml.bos_token_id";
 const EOS: &str = "tokenizer.ggml.eos_token_id";
+pub(super) const UNK: &str = "tokenizer.ggml.unknown_token_id";
 const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
 const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
 
@@ -32,121 +27,98 @@ const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 const VARIABLES: [(&str, &str); 5] = [
     ("bos_token", BOS),
     ("eos_token", EOS),
-    ("unk_token", "tokenizer.ggml.unknown_token_id"),
+    ("unk_token", UNK),
     ("sep_token", "tokenizer.ggml.seperator_token_id"),
     ("pad_token", "tokenizer.ggml.padding_token_id"),
 ];
 
-/// `tokenizer.ggml.token_type`: found in texts as they stand, before anything is split.
-const UNKNOWN: i128 = 2;
-const CONTROL: i128 = 3;
-const USER_DEFINED: i128 = 4;
+/// `tokenizer.ggml.token_type`. Tokens of the first three are found in texts as they stand,
+/// before anything is split.
+pub(super) const UNKNOWN: i128 = 2;
+pub(super) const CONTROL: i128 = 3;
+pub(super) const USER_DEFINED: i128 = 4;
+pub(super) const BYTE: i128 = 6;
 
-/// How a text is cut before byte-pair encoding. Each expression cuts the pieces the one before
-/// it left; what it does not match stays as a piece.
-struct PreTokenizer {
-    names: &'static [&'static str],
-    expressions: &'static [&'static str],
-    /// A piece that is a token is taken as it is, whatever the merges say.
-    ignore_merges: bool,
+/// The kinds of `tokenizer.ggml.model` that can be built.
+const BYTE_LEVEL: &str = "gpt2";
+const SCORED: &str = "llama";
+
+/// A tokenizer before the tokens that are found in a text as they stand are added.
+pub(super) struct Kind<'a> {
+    pub(super) tokenizer: Tokenizer,
     /// Whether a BOS goes in front where `add_bos_token` does not say.
-    adds_bos: bool,
-    /// Composes characters first. llama.cpp does not; the models' own tokenizers do, and they
-    /// were trained with it.
-    composes: bool,
+    pub(super) adds_bos: bool,
+    /// What BOS and EOS are where the file does not say.
+    pub(super) special: SpecialTokens,
+    /// What decides the ids beside the tokens and their types: a name, the merges, and the rest.
+    pub(super) name: &'static str,
+    pub(super) merges: Vec<&'a str>,
+    pub(super) rest: String,
 }
-
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-
-/// The expressions of llama.cpp's `llm_tokenizer_bpe`.
-const PRE_TOKENIZERS: [PreTokenizer; 5] = [
-    PreTokenizer {
-        names: &["default"],
-        expressions: &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
-        ignore_merges: false,
-        adds_bos: false,
-        composes: false,
-    },
-    PreTokenizer {
-        names: &["gpt-2"],
-        expressions: &[GPT2],
-        ignore_merges: false,
-        adds_bos: false,
-        composes: false,
-    },
-    PreTokenizer {
-        names: &["smollm"],
-        expressions: &[r"\p{N}", GPT2],
-        ignore_merges: false,
-        adds_bos: false,
-        composes: false,
-    },
-    PreTokenizer {
-        names: &["llama-bpe", "llama3", "llama-v3"],
-        expressions: &[
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ignore_merges: true,
-        adds_bos: true,
-        composes: false,
-    },
-    PreTokenizer {
-        names: &["qwen2"],
-        expressions: &[
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ignore_merges: false,
-        adds_bos: false,
-        composes: true,
-    },
-];
 
 /// Builds the tokenizer.
 pub(super) fn build(keys: &Keys) -> Result<TextTokenizer, CheckpointError> {
     let model = keys.text(MODEL)?.ok_or_else(|| keys.missing(MODEL))?;
-    if model != "gpt2" {
-        let remedy = "only gpt2 (byte-level BPE) is; give the model as a Hugging Face directory";
-        return Err(refused(keys, MODEL, model, remedy));
-    }
-    let pre = pre_tokenizer(keys)?;
+    let build = match model {
+        BYTE_LEVEL => byte_level::build,
+        SCORED => scored::build,
+        other => {
+            let remedy = format!(
+                "supported are {BYTE_LEVEL} (byte-level BPE) and {SCORED} (SentencePiece BPE); \
+                 give the model as a Hugging Face directory"
+            );
+            return Err(refused(keys, MODEL, other, &remedy));
+        }
+    };
     let tokens = keys.texts(TOKENS)?.ok_or_else(|| keys.missing(TOKENS))?;
     let types = keys.integers(TYPES)?.unwrap_or_default();
-    let merges = keys.texts(MERGES)?.ok_or_else(|| keys.missing(MERGES))?;
+    let mut kind = build(keys, &tokens, &types)?;
     let special = SpecialTokens {
-        bos: token_id(keys, BOS, &tokens)?,
-        eos: token_id(keys, EOS, &tokens)?,
+        bos: token_id(keys, BOS, &tokens)?.or(kind.special.bos),
+        eos: token_id(keys, EOS, &tokens)?.or(kind.special.eos),
     };
     let added = [
-        (special.bos, keys.flag(ADD_BOS)?.unwrap_or(pre.adds_bos)),
+        (special.bos, keys.flag(ADD_BOS)?.unwrap_or(kind.adds_bos)),
         (special.eos, keys.flag(ADD_EOS)?.unwrap_or(false)),
     ]
     .map(|(token, added)| token.filter(|_| added));
 
-    let failed = |error: tokenizers::Error| {
-        CheckpointError::tokenizer(
-            keys.file,
-            format!("its tokenizer cannot be built ({error})"),
-        )
-    };
-    let mut tokenizer = Tokenizer::new(byte_pairs(keys, pre, &tokens, &merges)?);
-    if pre.composes {
-        tokenizer.with_normalizer(Some(NFC)).map_err(failed)?;
-    }
-    tokenizer.with_pre_tokenizer(Some(splits(pre).map_err(failed)?));
-    tokenizer
-        .add_tokens(added_tokens(&tokens, &types))
-        .map_err(failed)?;
+    let strips = strips_spaces(keys)?;
     let [bos, eos] = added.map(|id| Some((tokens[id? as usize].to_owned(), id?)));
-    tokenizer.with_post_processor(bos_and_eos(bos, eos).map_err(failed)?);
+    let post_processor = kind
+        .tokenizer
+        .add_tokens(added_tokens(&tokens, &types, strips))
+        .and_then(|_| bos_and_eos(bos, eos))
+        .map_err(|error| failed(keys, &error))?;
+    kind.tokenizer.with_post_processor(post_processor);
 
     let digest = sha256(|hasher| {
-        for text in [model, pre.names[0]].iter().chain(&tokens).chain(&merges) {
+        let parts = [model, kind.name];
+        for text in parts.iter().chain(&tokens).chain(&kind.merges) {
             hasher.update((text.len() as u64).to_le_bytes());
             hasher.update(text);
         }
         hasher.update(format!("{} {types:?} {special:?} {added:?}", tokens.len()));
+        hasher.update(kind.rest);
+        if strips {
+            hasher.update(" strips");
+        }
     });
-    TextTokenizer::new(keys.file, tokenizer, &digest, special)
+    TextTokenizer::new(keys.file, kind.tokenizer, &digest, special)
+}
+
+/// What a reader of results should know about the tokenizer.
+pub(super) fn warning(keys: &Keys) -> Result<Option<String>, CheckpointError> {
+    let names_pre = || Ok(byte_level::pre_name(keys)? != byte_level::DEFAULT);
+    if keys.text(MODEL)? != Some(BYTE_LEVEL) || names_pre()? {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "{}: the file does not name its pre-tokenizer ({PRE}), so its tokens are probably not \
+         those the model was trained with; convert the model again with a current llama.cpp, or \
+         give the Hugging Face directory",
+        keys.file
+    )))
 }
 
 /// The chat template in the metadata.
@@ -164,34 +136,25 @@ pub(super) fn chat_template(keys: &Keys) -> Result<Option<ChatTemplate>, Checkpo
     ChatTemplate::new(keys.file, source, &variables).map(Some)
 }
 
-fn refused(keys: &Keys, key: &str, value: &str, remedy: &str) -> CheckpointError {
+pub(super) fn refused(keys: &Keys, key: &str, value: &str, remedy: &str) -> CheckpointError {
     CheckpointError::tokenizer(
         keys.file,
         format!("`{key}` is `{value}`, which is not supported; {remedy}"),
     )
 }
 
-/// A file without the key is an old one; llama.cpp then takes `default`.
-fn pre_tokenizer(keys: &Keys) -> Result<&'static PreTokenizer, CheckpointError> {
-    let wanted = keys.text(PRE)?.unwrap_or("default");
-    let found = PRE_TOKENIZERS
-        .iter()
-        .find(|pre| pre.names.contains(&wanted));
-    found.ok_or_else(|| {
-        let names: Vec<&str> = PRE_TOKENIZERS
-            .iter()
-            .flat_map(|pre| pre.names)
-            .copied()
-            .collect();
-        let remedy = format!(
-            "supported are {}; give the model as a Hugging Face directory",
-            names.join(", ")
-        );
-        refused(keys, PRE, wanted, &remedy)
-    })
+pub(super) fn failed(keys: &Keys, error: &tokenizers::Error) -> CheckpointError {
+    CheckpointError::tokenizer(
+        keys.file,
+        format!("its tokenizer cannot be built ({error})"),
+    )
 }
 
-fn token_id(keys: &Keys, key: &str, tokens: &[&str]) -> Result<Option<u32>, CheckpointError> {
+pub(super) fn token_id(
+    keys: &Keys,
+    key: &str,
+    tokens: &[&str],
+) -> Result<Option<u32>, CheckpointError> {
     let Some(id) = keys.integer(key)? else {
         return Ok(None);
     };
@@ -208,65 +171,19 @@ fn token_id(keys: &Keys, key: &str, tokens: &[&str]) -> Result<Option<u32>, Chec
     })
 }
 
-fn byte_pairs(
-    keys: &Keys,
-    pre: &PreTokenizer,
-    tokens: &[&str],
-    merges: &[&str],
-) -> Result<BPE, CheckpointError> {
-    let wrong = |detail: String| CheckpointError::damaged(keys.file, detail);
-    let mut vocabulary = Vocab::default();
-    for (id, token) in (0_u32..).zip(tokens) {
-        if vocabulary.insert((*token).to_owned(), id).is_some() {
-            return Err(wrong(format!("`{TOKENS}` has the token {token:?} twice")));
-        }
-    }
-    let merges = merges
-        .iter()
-        .map(|merge| {
-            // The first character may be a space of the token itself.
-            let space = merge
-                .char_indices()
-                .skip(1)
-                .find(|(_, character)| *character == ' ');
-            let (left, right) = space
-                .map(|(at, _)| (&merge[..at], &merge[at + 1..]))
-                .filter(|(_, right)| !right.is_empty())
-                .ok_or_else(|| {
-                    wrong(format!("`{MERGES}` has {merge:?}, which is not two tokens"))
-                })?;
-            // The tokenizers crate indexes out of bounds on a result longer than every token.
-            if !vocabulary.contains_key(format!("{left}{right}").as_str()) {
-                return Err(wrong(format!(
-                    "`{MERGES}` has {merge:?}, which makes no token"
-                )));
-            }
-            Ok((left.to_owned(), right.to_owned()))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    BPE::builder()
-        .vocab_and_merges(vocabulary, merges)
-        .ignore_merges(pre.ignore_merges)
-        .build()
-        .map_err(|error| wrong(format!("its vocabulary and merges do not fit ({error})")))
+/// Whether added tokens take the spaces behind them along. The format cannot say so; llama.cpp
+/// goes by the model's name, as this does.
+fn strips_spaces(keys: &Keys) -> Result<bool, CheckpointError> {
+    let name = keys.text("general.name")?.unwrap_or_default();
+    let name = name.to_ascii_lowercase();
+    Ok(name.contains("phi-3") || name.contains("phi3"))
 }
 
-fn splits(pre: &PreTokenizer) -> tokenizers::Result<Sequence> {
-    let mut steps = pre
-        .expressions
-        .iter()
-        .map(|expression| {
-            let pattern = SplitPattern::Regex((*expression).to_owned());
-            Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map(Into::into)
-        })
-        .collect::<tokenizers::Result<Vec<PreTokenizerWrapper>>>()?;
-    let (prefix_space, trim_offsets, expression) = (false, false, false);
-    steps.push(ByteLevel::new(prefix_space, trim_offsets, expression).into());
-    Ok(Sequence::new(steps))
-}
+/// The tokens of models that strip spaces which do not.
+const KEEP_SPACES: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
 
 /// Tokens that are found in a text as they stand, before anything is split.
-fn added_tokens(tokens: &[&str], types: &[i128]) -> Vec<AddedToken> {
+fn added_tokens(tokens: &[&str], types: &[i128], strips: bool) -> Vec<AddedToken> {
     let mut seen = HashSet::new();
     tokens
         .iter()
@@ -274,6 +191,10 @@ fn added_tokens(tokens: &[&str], types: &[i128]) -> Vec<AddedToken> {
         .filter(|(token, kind)| {
             matches!(**kind, UNKNOWN | CONTROL | USER_DEFINED) && seen.insert(**token)
         })
-        .map(|(token, kind)| AddedToken::from(*token, *kind != USER_DEFINED).normalized(false))
+        .map(|(token, kind)| {
+            AddedToken::from(*token, *kind != USER_DEFINED)
+                .normalized(false)
+                .rstrip(strips && !KEEP_SPACES.contains(token))
+        })
         .collect()
 }

@@ -17,19 +17,19 @@ use crate::CheckpointError;
 use crate::tokenizer::{SpecialTokens, bos_and_eos};
 
 /// What a space is in the vocabulary.
-const SPACE: char = '\u{2581}';
+pub(crate) const SPACE: char = '\u{2581}';
 
 /// What the files beside the model decide.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Options {
-    pub(super) prefix: Prefix,
-    pub(super) add_bos: bool,
-    pub(super) add_eos: bool,
+pub(crate) struct Options {
+    pub(crate) prefix: Prefix,
+    pub(crate) add_bos: bool,
+    pub(crate) add_eos: bool,
 }
 
 /// What a space goes in front of, where the model wants one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prefix {
+pub(crate) enum Prefix {
     /// Nothing.
     Never,
     /// The text.
@@ -43,7 +43,7 @@ fn failed(label: &str, error: &tokenizers::Error) -> CheckpointError {
 }
 
 /// Refuses by name what has no equivalent.
-pub(super) fn check(label: &str, model: &Model) -> Result<(), CheckpointError> {
+pub(crate) fn check(label: &str, model: &Model) -> Result<(), CheckpointError> {
     let refused = |what: &str| {
         let detail = format!(
             "{what}, which is not supported; load the tokenizer with AutoTokenizer and save it \
@@ -89,7 +89,7 @@ pub(super) fn check(label: &str, model: &Model) -> Result<(), CheckpointError> {
 }
 
 /// The tokenizer without added tokens and post-processor.
-pub(super) fn tokenizer(
+pub(crate) fn tokenizer(
     label: &str,
     model: &Model,
     options: Options,
@@ -192,6 +192,24 @@ fn pieces(model: &Model) -> tokenizers::Result<ModelWrapper> {
 /// SentencePiece joins the two neighbours whose joint piece has the highest score. So each way to
 /// cut a piece in two others is a merge, in the order of the scores.
 fn merges(model: &Model) -> Vec<(String, String)> {
+    ranked(model)
+        .into_iter()
+        .map(|(_, left, right)| (left.to_owned(), right.to_owned()))
+        .collect()
+}
+
+/// Two pieces that merges make and that have the same score, if there are any.
+pub(crate) fn tied(model: &Model) -> Option<(&str, &str)> {
+    let pieces = &model.pieces;
+    let same = |one: usize, other: usize| pieces[one].score.total_cmp(&pieces[other].score).is_eq();
+    let ranked = ranked(model);
+    let mut pairs = ranked.windows(2).map(|pair| (pair[0].0, pair[1].0));
+    let (one, other) = pairs.find(|(one, other)| one != other && same(*one, *other))?;
+    Some((&pieces[one].text, &pieces[other].text))
+}
+
+/// The merges: the id of what each makes, and its two parts.
+fn ranked(model: &Model) -> Vec<(usize, &str, &str)> {
     let normal: HashMap<&str, usize> = model
         .pieces
         .iter()
@@ -214,14 +232,11 @@ fn merges(model: &Model) -> Vec<(String, String)> {
         by_score.then_with(|| one.cmp(other))
     });
     ranked
-        .into_iter()
-        .map(|(_, left, right)| (left.to_owned(), right.to_owned()))
-        .collect()
 }
 
 /// Adds the tokens that are found in a text as they stand: the model's own, then those beside it,
 /// which must get the ids they are said to have.
-pub(super) fn add_tokens(
+pub(crate) fn add_tokens(
     label: &str,
     tokenizer: &mut Tokenizer,
     model: &Model,
@@ -254,7 +269,7 @@ pub(super) fn add_tokens(
 }
 
 /// Puts BOS and EOS where the options want them.
-pub(super) fn post_process(
+pub(crate) fn post_process(
     label: &str,
     tokenizer: &mut Tokenizer,
     special: SpecialTokens,

@@ -1,7 +1,7 @@
 //! tokenizer.model: a SentencePiece model, as the tokenizer that cuts texts alike.
 
-mod build;
-mod proto;
+pub(crate) mod build;
+pub(crate) mod proto;
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -5,39 +5,39 @@
 /// A model file.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)] // the file has them so
-pub(super) struct Model {
-    pub(super) pieces: Vec<Piece>,
-    pub(super) kind: u64,
-    pub(super) byte_fallback: bool,
-    pub(super) whitespace_as_suffix: bool,
-    pub(super) unk: i64,
-    pub(super) bos: i64,
-    pub(super) eos: i64,
+pub(crate) struct Model {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) kind: u64,
+    pub(crate) byte_fallback: bool,
+    pub(crate) whitespace_as_suffix: bool,
+    pub(crate) unk: i64,
+    pub(crate) bos: i64,
+    pub(crate) eos: i64,
     /// Compiled rules by which characters are replaced.
-    pub(super) characters: Vec<u8>,
-    pub(super) dummy_prefix: bool,
-    pub(super) remove_extra_whitespaces: bool,
-    pub(super) escape_whitespaces: bool,
+    pub(crate) characters: Vec<u8>,
+    pub(crate) dummy_prefix: bool,
+    pub(crate) remove_extra_whitespaces: bool,
+    pub(crate) escape_whitespaces: bool,
 }
 
 /// A piece of the vocabulary; its index is its id.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) text: String,
-    pub(super) score: f32,
-    pub(super) kind: u64,
+pub(crate) struct Piece {
+    pub(crate) text: String,
+    pub(crate) score: f32,
+    pub(crate) kind: u64,
 }
 
 /// Kinds of a model.
-pub(super) const UNIGRAM: u64 = 1;
-pub(super) const BPE: u64 = 2;
+pub(crate) const UNIGRAM: u64 = 1;
+pub(crate) const BPE: u64 = 2;
 /// Kinds of a piece.
-pub(super) const NORMAL: u64 = 1;
-pub(super) const UNKNOWN: u64 = 2;
-pub(super) const CONTROL: u64 = 3;
-pub(super) const USER_DEFINED: u64 = 4;
-pub(super) const UNUSED: u64 = 5;
-pub(super) const BYTE: u64 = 6;
+pub(crate) const NORMAL: u64 = 1;
+pub(crate) const UNKNOWN: u64 = 2;
+pub(crate) const CONTROL: u64 = 3;
+pub(crate) const USER_DEFINED: u64 = 4;
+pub(crate) const UNUSED: u64 = 5;
+pub(crate) const BYTE: u64 = 6;
 
 /// A field's value by its wire type.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ enum Field<'a> {
 }
 
 /// Reads a model; nothing if the bytes are none. Fields that are left out have their defaults.
-pub(super) fn read(bytes: &[u8]) -> Option<Model> {
+pub(crate) fn read(bytes: &[u8]) -> Option<Model> {
     let mut model = Model {
         pieces: Vec::new(),
         kind: UNIGRAM,

@@ -18,6 +18,7 @@ pub(crate) enum Meta {
     Text(String),
     Texts(Vec<String>),
     I32s(Vec<i32>),
+    F32s(Vec<f32>),
 }
 
 /// A tensor; dimensions slowest first, as in a model.
@@ -246,7 +247,7 @@ fn meta(out: &mut Vec<u8>, value: &Meta) {
         Meta::F32(_) => 6,
         Meta::Flag(_) => 7,
         Meta::Text(_) => 8,
-        Meta::Texts(_) | Meta::I32s(_) => 9,
+        Meta::Texts(_) | Meta::I32s(_) | Meta::F32s(_) => 9,
     };
     out.extend(kind.to_le_bytes());
     match value {
@@ -259,6 +260,13 @@ fn meta(out: &mut Vec<u8>, value: &Meta) {
             out.extend((values.len() as u64).to_le_bytes());
             for value in values {
                 text(out, value);
+            }
+        }
+        Meta::F32s(values) => {
+            out.extend(6_u32.to_le_bytes());
+            out.extend((values.len() as u64).to_le_bytes());
+            for value in values {
+                out.extend(value.to_le_bytes());
             }
         }
         Meta::I32s(values) => {

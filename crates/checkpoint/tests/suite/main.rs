@@ -6,6 +6,7 @@ mod demo;
 mod digests;
 mod gguf;
 mod gguf_file;
+mod gguf_tokenizers;
 mod hugging_face;
 mod inspection;
 mod mutations;
