@@ -19,6 +19,10 @@ use crate::tokenizer::{SpecialTokens, bos_and_eos};
 /// What a space is in the vocabulary.
 pub(crate) const SPACE: char = '\u{2581}';
 
+/// Bytes of the longest piece. Those of models have some tens; the time to find all ways to cut
+/// pieces in two grows with the square.
+const MAX_PIECE: usize = 1024;
+
 /// What the files beside the model decide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
@@ -73,6 +77,13 @@ pub(crate) fn check(label: &str, model: &Model) -> Result<(), CheckpointError> {
         }
         if piece.text.is_empty() || !piece.score.is_finite() {
             let detail = format!("piece {id} is empty or has no score");
+            return Err(CheckpointError::damaged(label, detail));
+        }
+        if piece.kind == proto::NORMAL && piece.text.len() > MAX_PIECE {
+            let detail = format!(
+                "piece {id} has {} bytes, more than {MAX_PIECE}",
+                piece.text.len()
+            );
             return Err(CheckpointError::damaged(label, detail));
         }
         if let Some(other) = seen.insert(&piece.text, id) {

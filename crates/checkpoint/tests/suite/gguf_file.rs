@@ -79,6 +79,13 @@ impl GgufFile {
         out
     }
 
+    /// Bytes behind the header, but for those up to the first multiple of 32.
+    pub(crate) fn data_bytes(&self) -> usize {
+        let (last, others) = self.tensors.split_last().unwrap();
+        let padded = others.iter().map(|one| one.data.len().next_multiple_of(32));
+        padded.sum::<usize>() + last.data.len()
+    }
+
     /// The file on disk, removed with the directory.
     pub(crate) fn write(&self) -> (TempDir, PathBuf) {
         let dir = TempDir::new().unwrap();

@@ -87,6 +87,11 @@ fn file(model: &str, keys: &Keys) -> GgufFile {
     file
 }
 
+/// A file with scored pieces.
+pub(crate) fn scored_file() -> GgufFile {
+    file("llama", &reference().llama.keys)
+}
+
 fn open(file: &GgufFile) -> Result<TextTokenizer, CheckpointError> {
     let (_dir, path) = file.write();
     Checkpoint::open(&path).unwrap().tokenizer()
@@ -196,7 +201,7 @@ fn scored_pieces_are_joined_as_sentencepiece_does() {
     }
     let bytes = include_str!("../data/sentencepiece/expected.json");
     let mut expected: BTreeMap<String, Vec<Case>> = serde_json::from_str(bytes).unwrap();
-    let tokenizer = open(&file("llama", &reference().llama.keys)).unwrap();
+    let tokenizer = open(&scored_file()).unwrap();
     for Case { text, ids } in expected.remove("llama").unwrap() {
         if !text.contains("   ") {
             assert_eq!(tokenizer.encode(&text).unwrap(), ids, "{text:?}");
@@ -213,6 +218,8 @@ fn scores_that_do_not_order_the_pieces_are_refused() {
         file.set(&format!("tokenizer.ggml.{key}"), value);
         open(&file).unwrap_err()
     };
+    let mut long = llama.tokens.clone();
+    long[300] = "x".repeat(1025);
     let cases = [
         (
             with("scores", Some(Meta::F32s(vec![-1000.0; count]))),
@@ -223,6 +230,11 @@ fn scores_that_do_not_order_the_pieces_are_refused() {
             with("scores", Some(Meta::F32s(vec![f32::NAN; count]))),
             ErrorCode::CheckpointUnreadable,
             "no score",
+        ),
+        (
+            with("tokens", Some(Meta::Texts(long))),
+            ErrorCode::CheckpointUnreadable,
+            "piece 300 has 1025 bytes",
         ),
         (
             with("scores", Some(Meta::F32s(vec![0.0; 3]))),
@@ -262,7 +274,7 @@ fn a_file_that_does_not_name_its_pre_tokenizer_has_a_warning() {
         assert!(found[0].contains("model.gguf"), "{found:?}");
     }
     assert_eq!(warnings(Some("gpt-2")), [""; 0]);
-    let (_dir, path) = file("llama", &reference().llama.keys).write();
+    let (_dir, path) = scored_file().write();
     let scored = Checkpoint::open(&path).unwrap();
     assert_eq!(scored.warnings(), [""; 0], "scored pieces have none");
 }
