@@ -64,9 +64,6 @@ MERGED = {
     "head": ("llama_gqa", {"target_modules": ["lm_head", "q_proj"]}),
     "tied_embedding": ("llama_tied", {"target_modules": ["embed_tokens", "q_proj"]}),
     "tied_head": ("llama_tied", {"target_modules": ["lm_head", "q_proj"]}),
-    "tied_both": ("llama_tied", {
-        "target_modules": ["embed_tokens", "q_proj"], "ensure_weight_tying": True,
-    }),
     "tied_saved": ("llama_tied", {
         "target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"],
     }),
@@ -76,6 +73,9 @@ MERGED = {
     "qwen2_lora_bias": ("qwen2", {"target_modules": ["q_proj", "o_proj"], "bias": "lora_only"}),
     "bf16": ("bf16_llama", {"target_modules": LINEAR}),
     "all_linear": ("llama_gqa", {"target_modules": "all-linear"}),
+    "exclude_modules": ("llama_gqa", {
+        "target_modules": LINEAR, "exclude_modules": ["layers.0.self_attn.q_proj"],
+    }),
 }
 # Name of the case, its base, the field of adapter_config.json to refuse it by, and the config.
 REFUSED = {
@@ -86,8 +86,8 @@ REFUSED = {
     "lora_bias": ("qwen2", "lora_bias", LoraConfig(
         target_modules=["q_proj", "v_proj"], lora_bias=True,
     )),
-    "exclude_modules": ("llama_gqa", "exclude_modules", LoraConfig(
-        target_modules=LINEAR, exclude_modules=["layers.0.self_attn.q_proj"],
+    "tied_both": ("llama_tied", "ensure_weight_tying", LoraConfig(
+        target_modules=["embed_tokens", "q_proj"], ensure_weight_tying=True,
     )),
     "trainable_tokens": ("llama_gqa", "trainable_token_indices", LoraConfig(
         target_modules=["q_proj"], trainable_token_indices=[5, 17, 300],
@@ -95,9 +95,9 @@ REFUSED = {
 }
 # Made for a model with this hidden size, whose modules have the names of those of llama_gqa.
 OTHER_HIDDEN_SIZE = 64
-# Adapters of a weight that the embedding and the head share: PEFT merges into the shared weight,
-# and `tied_both` twice, so its merged model is another than the one that was trained.
-DIFFERS_MERGED = ["tied_embedding", "tied_head", "tied_both"]
+# Adapters of a weight that the embedding and the head share: PEFT merges into the shared weight, so
+# its merged model is another than the one that was trained.
+DIFFERS_MERGED = ["tied_embedding", "tied_head"]
 VERSIONS = {
     "peft": peft.__version__,
     "transformers": transformers.__version__,

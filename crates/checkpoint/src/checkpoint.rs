@@ -5,6 +5,7 @@ use std::path::Path;
 
 use assay_api::Dtype;
 
+use crate::adapter;
 use crate::digest::{FileState, sha256};
 use crate::directory::{self, Directory};
 use crate::gguf::{self, Gguf};
@@ -23,6 +24,8 @@ pub struct Checkpoint {
     pub(crate) warnings: Vec<String>,
     pub(crate) files: Tensors,
     pub(crate) weights: BTreeMap<Slot, Bound>,
+    /// The adapter that was added; its file is the last.
+    pub(crate) adapter: Option<Directory>,
 }
 
 /// Where a checkpoint came from.
@@ -41,11 +44,7 @@ impl Checkpoint {
     /// # Errors
     /// The first of these that does not hold, in a sentence that names it.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        let name = path
-            .file_name()
-            .unwrap_or(path.as_os_str())
-            .to_string_lossy()
-            .into_owned();
+        let name = name_of(path);
         let metadata = path
             .metadata()
             .map_err(|error| CheckpointError::io(&name, error))?;
@@ -59,6 +58,25 @@ impl Checkpoint {
         } else {
             gguf::open(path, name)
         }
+    }
+
+    /// [`Checkpoint::open`], with what the LoRA adapter at `adapter` adds: the directory that
+    /// PEFT's `save_pretrained` wrote. Its names are those of Hugging Face's form of the base, be
+    /// the base a GGUF file. Tokenizer and chat template are the base's.
+    ///
+    /// # Errors
+    /// Those of the base, or the adapter is damaged, of a kind that is not supported, or of
+    /// another base.
+    pub fn open_with(path: &Path, adapter: Option<&Path>) -> Result<Self, CheckpointError> {
+        let mut base = Self::open(path)?;
+        if let Some(adapter) = adapter {
+            let directory = Directory {
+                path: adapter.to_owned(),
+                name: name_of(adapter),
+            };
+            adapter::apply(&mut base, directory)?;
+        }
+        Ok(base)
     }
 
     /// The architecture, in the terms of the decoder.
@@ -83,7 +101,8 @@ impl Checkpoint {
 
     /// `sha256:` and the digest of what decides the numbers. GGUF: of the file. Directory: of the
     /// listing that `sha256sum` prints (`<hex>  <name>` a line) of config.json and the weight
-    /// files in name order.
+    /// files in name order. With an adapter: of the listing of that digest, named `base`, and of
+    /// the adapter's two files.
     ///
     /// The weights are those that were mapped by [`Checkpoint::open`]: a file that has been written
     /// or replaced since then is refused.
@@ -107,15 +126,25 @@ impl Checkpoint {
                     file: weights.label.clone(),
                 })
         };
+        let listing = |digests: &BTreeMap<String, String>| {
+            sha256(|hasher| {
+                use sha2::Digest as _;
+                for (name, hex) in digests {
+                    hasher.update(format!("{hex}  {name}\n"));
+                }
+            })
+        };
+        let adapted = usize::from(self.adapter.is_some());
+        let (own, of_adapter) = self.files.files.split_at(self.files.files.len() - adapted);
         let hex = match &self.source {
-            Source::Gguf(_) => mapped(&self.files.files[0])?,
+            Source::Gguf(_) => mapped(&own[0])?,
             Source::Directory(directory) => {
                 let config = directory::CONFIG;
                 let mut digests = BTreeMap::from([(
                     config.to_owned(),
                     file(&directory.path.join(config), &directory.label(config))?,
                 )]);
-                for weights in &self.files.files {
+                for weights in own {
                     let name = weights
                         .path
                         .file_name()
@@ -123,13 +152,22 @@ impl Checkpoint {
                         .to_string_lossy();
                     digests.insert(name.into_owned(), mapped(weights)?);
                 }
-                sha256(|hasher| {
-                    use sha2::Digest as _;
-                    for (name, hex) in &digests {
-                        hasher.update(format!("{hex}  {name}\n"));
-                    }
-                })
+                listing(&digests)
             }
+        };
+        let hex = match (&self.adapter, of_adapter) {
+            (Some(directory), [weights]) => {
+                let config = adapter::CONFIG;
+                listing(&BTreeMap::from([
+                    ("base".to_owned(), hex),
+                    (
+                        config.to_owned(),
+                        file(&directory.path.join(config), &directory.label(config))?,
+                    ),
+                    (adapter::WEIGHTS.to_owned(), mapped(weights)?),
+                ]))
+            }
+            _ => hex,
         };
         Ok(format!("sha256:{hex}"))
     }
@@ -209,4 +247,10 @@ impl Checkpoint {
             self.files.files[tensor.file].map.release(&tensor.bytes);
         }
     }
+}
+
+/// What a path is called in errors.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
 }

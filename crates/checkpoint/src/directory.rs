@@ -12,7 +12,7 @@ use crate::config::{self, Configuration};
 use crate::map::{MappedFile, open_regular};
 use crate::names::{bare, entries, tensors_of};
 use crate::tensor::{Tensors, WeightDtype, WeightFile};
-use crate::{Architecture, CheckpointError, Place, Slot, safetensors};
+use crate::{Architecture, CheckpointError, Place, Slot, adapter, safetensors};
 
 pub(crate) const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
@@ -83,7 +83,12 @@ pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> 
         .read(CONFIG)?
         .ok_or_else(|| CheckpointError::NotACheckpoint {
             path: directory.name.clone(),
-            detail: format!("it has no {CONFIG}; give the directory that save_pretrained wrote"),
+            detail: if directory.has(adapter::CONFIG) {
+                "it is an adapter; give its base as the model, and this directory as `adapter`"
+                    .to_owned()
+            } else {
+                format!("it has no {CONFIG}; give the directory that save_pretrained wrote")
+            },
         })?;
     let Configuration {
         mut architecture,
@@ -121,6 +126,7 @@ pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> 
         warnings: others.into_iter().chain(head).chain(differs).collect(),
         files: tensors,
         weights,
+        adapter: None,
     })
 }
 

@@ -121,6 +121,23 @@ pub enum CheckpointError {
         /// The shape that follows from the configuration.
         expected: Vec<usize>,
     },
+    /// A tensor of an adapter does not fit the weight it changes.
+    #[error(
+        "{file}: tensor `{tensor}` has shape {stored:?}, this base ({family}) needs {expected:?}; \
+         the adapter belongs to another base"
+    )]
+    OtherBase {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// The shape in the file.
+        stored: Vec<usize>,
+        /// The shape that follows from the base.
+        expected: Vec<usize>,
+        /// The family of the base.
+        family: &'static str,
+    },
     /// A tensor is stored in a format that is not supported.
     #[error(
         "{file}: tensor `{tensor}` is stored as {dtype}, which is not supported; \
@@ -200,9 +217,10 @@ impl CheckpointError {
             Self::UnknownArchitecture { .. } | Self::Unsupported { .. } => {
                 ErrorCode::ArchitectureUnsupported
             }
-            Self::MissingTensor { .. } | Self::UnusedTensor { .. } | Self::WrongShape { .. } => {
-                ErrorCode::TensorMismatch
-            }
+            Self::MissingTensor { .. }
+            | Self::UnusedTensor { .. }
+            | Self::WrongShape { .. }
+            | Self::OtherBase { .. } => ErrorCode::TensorMismatch,
             Self::UnsupportedDtype { .. } => ErrorCode::DtypeUnsupported,
             Self::Tokenizer { .. } | Self::TokenizerTooLarge { .. } => ErrorCode::TokenizerUnusable,
             Self::ChatTemplate { .. } => ErrorCode::ChatTemplateUnusable,

@@ -1,6 +1,7 @@
 //! Checkpoints: configuration, weights and tokenizer of a Hugging Face directory or a GGUF file,
 //! checked without reading a weight. No tensors, no arithmetic on them.
 
+mod adapter;
 mod architecture;
 mod chat;
 mod checkpoint;
@@ -22,6 +23,7 @@ mod tensor;
 mod tokenizer;
 mod weight;
 
+pub use adapter::LowRank;
 pub use architecture::{
     Activation, Architecture, Biases, Block, BlockForm, Experts, NormKind, Positions, QkNorm,
     Scales, Softcaps,

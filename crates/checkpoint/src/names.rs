@@ -97,6 +97,15 @@ pub(crate) fn tensors_of(pattern: &str, slot: Slot, heads: usize) -> Vec<String>
     }
 }
 
+/// Vectors have no columns to exchange with rows.
+pub(crate) fn take_of(take: Take, shape: &[usize]) -> Take {
+    match take {
+        Take::Transposed if shape.len() == 1 => Take::Whole,
+        Take::StackedTransposed(places) if shape.len() == 1 => Take::Stacked(places),
+        _ => take,
+    }
+}
+
 /// How a slot's weight is made of the rows of a stored tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {

@@ -9,7 +9,7 @@ use assay_api::Dtype;
 use half::{bf16, f16};
 
 use crate::map::MappedFile;
-use crate::names::{Layout, NameTable, Take, bare, entries, tensors_of};
+use crate::names::{Layout, NameTable, bare, entries, take_of, tensors_of};
 use crate::weight::Bound;
 use crate::{Architecture, CheckpointError, Place, QkNorm, Slot};
 
@@ -244,6 +244,7 @@ impl Tensors {
                     shape,
                     tensors,
                     layout,
+                    low_rank: None,
                 },
             );
         }
@@ -271,15 +272,6 @@ impl Tensors {
             }
         }
         Ok(found)
-    }
-}
-
-/// Vectors have no columns to exchange with rows.
-fn take_of(take: Take, shape: &[usize]) -> Take {
-    match take {
-        Take::Transposed if shape.len() == 1 => Take::Whole,
-        Take::StackedTransposed(places) if shape.len() == 1 => Take::Stacked(places),
-        _ => take,
     }
 }
 

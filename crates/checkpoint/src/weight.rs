@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::adapter::LowRank;
 use crate::gguf::dequantise;
 use crate::names::Layout;
 use crate::tensor::{Format, StoredTensor, Tensors, WeightDtype};
@@ -16,6 +17,8 @@ pub(crate) struct Bound {
     pub(crate) tensors: Vec<StoredTensor>,
     /// How each of them lies there.
     pub(crate) layout: Layout,
+    /// What an adapter adds.
+    pub(crate) low_rank: Option<LowRank>,
 }
 
 impl Bound {
@@ -72,6 +75,11 @@ impl<'a> Weight<'a> {
             bytes.to_mut().extend_from_slice(&more);
         }
         bytes
+    }
+
+    /// What an adapter adds to it, which [`Weight::rows`] do not have.
+    pub fn low_rank(&self) -> Option<&'a LowRank> {
+        self.bound.low_rank.as_ref()
     }
 
     /// All elements, row by row, little endian.

@@ -1,6 +1,6 @@
 //! Weights from the checkpoint to the device, a few rows at a time.
 
-use assay_checkpoint::{Architecture, Checkpoint, Place, Slot, WeightDtype};
+use assay_checkpoint::{Architecture, Checkpoint, LowRank, Place, Slot, WeightDtype};
 use tch::{Device, Kind, Tensor};
 
 use crate::DecoderError;
@@ -156,11 +156,33 @@ impl Loader<'_> {
                     bytes.len(),
                 )));
             }
-            let part = Tensor::f_from_data_size(&bytes, &shape, kind)?;
+            let mut part = Tensor::f_from_data_size(&bytes, &shape, kind)?;
+            if let Some(low_rank) = weight.low_rank() {
+                part = added(&part, low_rank, first)?;
+            }
             let target = whole.f_narrow(0, start + signed(first), signed(count))?;
             { target }.f_copy_(&part)?;
             first += count;
         }
         Ok(start + signed(rows))
     }
+}
+
+/// Rows of a weight from row `first` on with what an adapter adds to them, in float32: as PEFT
+/// merges, but for the rounding of a weight that is stored in less.
+fn added(part: &Tensor, low_rank: &LowRank, first: usize) -> Result<Tensor, DecoderError> {
+    let LowRank {
+        left,
+        right,
+        rank,
+        scale,
+    } = low_rank;
+    let (_, columns) = part.size2()?;
+    let rows = part.numel() / usize::try_from(columns).unwrap_or(1).max(1);
+    let width = signed(*rank);
+    let left = &left[first * rank..(first + rows) * rank];
+    let left = Tensor::f_from_slice(left)?.f_view([-1, width])?;
+    let right = Tensor::f_from_slice(right)?.f_view([width, columns])?;
+    let product = left.f_matmul(&right)?.f_mul_scalar(*scale)?;
+    Ok(part.f_to_kind(Kind::Float)?.f_add(&product)?)
 }

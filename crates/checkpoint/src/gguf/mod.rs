@@ -108,6 +108,7 @@ pub(crate) fn open(path: &Path, name: String) -> Result<Checkpoint, CheckpointEr
         warnings,
         files: stored,
         weights,
+        adapter: None,
     })
 }
 

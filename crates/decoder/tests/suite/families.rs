@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Window, agrees, load, path, windows_in};
+use crate::support::{Window, Windows, agrees, load, path, windows_in};
 use assay_api::Dtype;
+use assay_checkpoint::Checkpoint;
 use assay_decoder::{Decoder, Sequence};
+use tch::Device;
 
 /// Directories below `folder` that hold a checkpoint with reference values.
 fn cases(folder: &Path) -> Vec<PathBuf> {
@@ -20,9 +22,8 @@ fn cases(folder: &Path) -> Vec<PathBuf> {
     cases
 }
 
-/// What is wrong with a model's values on the windows of `reference`.
-fn faults(decoder: &Decoder, reference: &Path) -> Vec<String> {
-    let windows = windows_in(reference);
+/// What is wrong with a model's values on windows.
+fn faults(decoder: &Decoder, windows: &Windows) -> Vec<String> {
     let score = |sequences: &[Sequence]| decoder.score(sequences).unwrap();
     let single = score(&[windows.single.sequence()]);
     let mut faults: Vec<String> = agrees(&single[0], &windows.single.nll_f32)
@@ -50,7 +51,7 @@ fn safetensors_agree_with_transformers() {
     let mut wrong = Vec::new();
     for case in all {
         println!("{}", case.display());
-        let faults = faults(&load(&case, Dtype::Float32), &case);
+        let faults = faults(&load(&case, Dtype::Float32), &windows_in(&case));
         wrong.extend(
             faults
                 .iter()
@@ -68,9 +69,56 @@ fn gguf_files_agree_with_their_originals() {
     let mut wrong = Vec::new();
     for (case, original) in &originals {
         let file = folder.join(format!("{case}.gguf"));
-        let faults = faults(&load(&file, Dtype::Float32), &path(original));
+        let faults = faults(&load(&file, Dtype::Float32), &windows_in(&path(original)));
         wrong.extend(faults.iter().map(|fault| format!("{case}: {fault}")));
     }
     assert!(originals.len() > 8, "{}", originals.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn adapters_agree_with_what_peft_merges() {
+    let mut wrong = Vec::new();
+    let mut scored = 0;
+    let mut folders: Vec<_> = fs::read_dir(path("adapters")).unwrap().collect();
+    folders.sort_by_key(|entry| entry.as_ref().unwrap().path());
+    for folder in folders {
+        let folder = folder.unwrap().path();
+        let text = fs::read_to_string(folder.join("expected.json")).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let base = path(expected["base"].as_str().unwrap());
+        let opened = Checkpoint::open_with(&base, Some(&folder));
+        if let Some(cause) = expected.get("refused_by") {
+            let cause = cause.as_str().unwrap();
+            let error = opened.err().map(|error| error.to_string());
+            if !error.as_ref().is_some_and(|error| error.contains(cause)) {
+                wrong.push(format!("{}: {cause}: {error:?}", folder.display()));
+            }
+            continue;
+        }
+        // Where the head is the embedding, merging changes both, and what was trained is another
+        // model: that one counts.
+        let trained = expected.get("windows_unmerged").is_some();
+        let checkpoint = opened.unwrap();
+        assert_eq!(
+            !checkpoint.warnings().is_empty(),
+            trained || folder.ends_with("tied_saved")
+        );
+        let key = if trained {
+            "windows_unmerged"
+        } else {
+            "windows"
+        };
+        let windows = serde_json::from_value(expected[key].clone()).unwrap();
+        let decoder = Decoder::load(&checkpoint, Dtype::Float32, Device::Cpu).unwrap();
+        let faults = faults(&decoder, &windows);
+        wrong.extend(
+            faults
+                .iter()
+                .map(|fault| format!("{}: {fault}", folder.display())),
+        );
+        scored += 1;
+    }
+    assert!(scored > 14, "{scored}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
