@@ -21,6 +21,9 @@ pub(crate) struct Inspect {
     /// The checkpoint: a directory as transformers writes it, or a .gguf file
     #[arg(value_name = "PATH")]
     path: PathBuf,
+    /// A LoRA adapter to add to it: a directory as PEFT writes it
+    #[arg(long, value_name = "PATH")]
+    adapter: Option<PathBuf>,
     /// Let the server look: PATH is below its model root
     #[arg(long)]
     remote: bool,
@@ -34,14 +37,17 @@ pub(crate) struct Inspect {
 pub(crate) async fn run(inspect: &Inspect) -> Outcome {
     let path = inspect.path.display().to_string();
     let (text, model) = if inspect.remote {
-        let url = with_query("/models/inspect", &[("path", Some(path))]);
+        let adapter = inspect.adapter.as_ref();
+        let adapter = adapter.map(|adapter| adapter.display().to_string());
+        let query = [("path", Some(path)), ("adapter", adapter)];
+        let url = with_query("/models/inspect", &query);
         let client = inspect.server.client().patient();
         let answer = client
             .get::<ModelInspection>(&url, Retry::Interrupted)
             .await?;
         (answer.text, answer.value)
     } else {
-        let model = Checkpoint::open(&inspect.path)
+        let model = Checkpoint::open_with(&inspect.path, inspect.adapter.as_deref())
             .and_then(|checkpoint| assay_checkpoint::inspect(&checkpoint, &path))
             .map_err(|error| Failure::Failed(error.to_string()))?;
         (output::to_json(&model), model)
@@ -83,7 +89,13 @@ fn render(model: &ModelInspection, width: Option<usize>) -> String {
     let template = tokenizer.chat_template.as_deref();
     // Labels of six letters leave room for a digest in 80 columns.
     let facts = [
-        ("path", vec![model.path.clone()]),
+        (
+            "path",
+            match &model.adapter {
+                Some(adapter) => vec![model.path.clone(), format!("adapter {adapter}")],
+                None => vec![model.path.clone()],
+            },
+        ),
         (
             "model",
             vec![format!(

@@ -15,7 +15,11 @@ use crate::method;
 pub(crate) struct JobArgs {
     /// Checkpoint: a path below the server's model root; give it again for a job each
     #[arg(long = "model", value_name = "PATH", required_unless_present = "file")]
-    pub(crate) models: Vec<String>,
+    models: Vec<String>,
+    /// LoRA adapter to add to the checkpoint: a path below the server's model root; give it again
+    /// for a job each
+    #[arg(long = "adapter", value_name = "PATH")]
+    adapters: Vec<String>,
     /// Dataset: a path, a directory or a glob below the server's data root; may be given again
     ///
     /// PATH, NAME=PATH, upload:NAME for an uploaded one, or the JSON object of the API, such as
@@ -133,8 +137,19 @@ fn tag(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Each of these; none once, if there are none.
+fn each(given: &[String]) -> impl Iterator<Item = Option<&str>> {
+    let none = given.is_empty().then_some(None);
+    given.iter().map(|one| Some(one.as_str())).chain(none)
+}
+
 impl JobArgs {
-    /// A request for each model.
+    /// Whether there is a job for each of several models or adapters.
+    pub(crate) fn is_several(&self) -> bool {
+        self.models.len() > 1 || self.adapters.len() > 1
+    }
+
+    /// A request for each model with each adapter.
     ///
     /// # Errors
     /// The file cannot be read or is no JSON object, the body is not that of a job, or options
@@ -142,10 +157,16 @@ impl JobArgs {
     pub(crate) fn requests(&self) -> Result<Vec<JobRequest>, Failure> {
         let mut body = self.body()?;
         self.override_fields(&mut body);
-        let models = self.models.iter().map(|model| Some(model.as_str()));
-        let models = models.chain(self.models.is_empty().then_some(None));
-        models
-            .map(|model| self.request(body.clone(), model))
+        let models = each(&self.models);
+        let pairs = models.flat_map(|model| each(&self.adapters).map(move |one| (model, one)));
+        pairs
+            .map(|(model, adapter)| {
+                let mut request = self.request(body.clone(), model)?;
+                if adapter.is_some() {
+                    request.model.adapter = adapter.map(str::to_owned);
+                }
+                Ok(request)
+            })
             .collect()
     }
 

@@ -95,7 +95,7 @@ fn row(job: &Job, now: DateTime<Utc>) -> Vec<String> {
         }),
         age(now - job.created_at),
         job.name.clone().unwrap_or_default(),
-        job.model.clone(),
+        job.model.to_string(),
         datasets.join(", "),
         methods.join(", "),
         planned.map_or_else(String::new, grouped),

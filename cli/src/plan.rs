@@ -95,7 +95,7 @@ pub(crate) async fn run(plan: &Plan) -> Outcome {
             continue;
         }
         if several {
-            output::line(output::printable(&request.job.model));
+            output::line(output::printable(&request.job.model.to_string()));
         }
         output::line(render(&answer.value, &plan.devices, output::width()));
     }

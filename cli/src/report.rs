@@ -46,8 +46,11 @@ pub(crate) fn render(results: &[JobResult], width: Option<usize>) -> String {
 }
 
 fn rows(result: &JobResult, several: bool) -> Vec<Vec<String>> {
-    let model = result.model.as_ref().map_or(NOTHING, |model| &model.path);
-    let model = if several { model } else { "" };
+    let model = match &result.model {
+        _ if !several => String::new(),
+        Some(model) => model.reference().to_string(),
+        None => NOTHING.to_owned(),
+    };
     let methods = result.method.as_slice().len();
     let method = |dataset: &DatasetResult| {
         if methods > 1 || several {
@@ -57,7 +60,7 @@ fn rows(result: &JobResult, several: bool) -> Vec<Vec<String>> {
         }
     };
     let rows = result.datasets.iter().flat_map(|dataset| {
-        let whole = dataset_row(model, dataset, method(dataset));
+        let whole = dataset_row(&model, dataset, method(dataset));
         let groups = dataset.groups.iter().map(group_row);
         std::iter::once(whole).chain(groups)
     });
@@ -179,7 +182,7 @@ fn model(result: &JobResult) -> String {
     match &result.model {
         Some(model) => format!(
             "{} ({}, {} parameters), computed in {dtype}",
-            model.path,
+            model.reference(),
             model.family,
             grouped(model.parameters)
         ),

@@ -37,6 +37,7 @@ pub(crate) fn result(datasets: Vec<DatasetResult>) -> JobResult {
         complete: true,
         model: Some(ModelFacts {
             path: "tiny.gguf".to_owned(),
+            adapter: None,
             family: "llama".to_owned(),
             parameters: 134_515_008,
             digest: "sha256:11".to_owned(),

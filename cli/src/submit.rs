@@ -15,7 +15,8 @@ use crate::{ended, follow, output, results};
 /// Post a job; with --wait, follow it and print its results.
 ///
 /// Prints the job's id. With --wait a progress bar follows on stderr, and the table of results
-/// when the job has succeeded. With several models each gets a job, and the table has them all.
+/// when the job has succeeded. Each of several models or adapters gets a job, and the table has them
+/// all.
 /// Ctrl-C ends the waiting and leaves the jobs as they are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
@@ -42,7 +43,7 @@ impl Submit {
     fn key(&self, index: usize) -> String {
         match &self.idempotency_key {
             None => uuid::Uuid::new_v4().to_string(),
-            Some(key) if self.job.models.len() < 2 => key.clone(),
+            Some(key) if !self.job.is_several() => key.clone(),
             Some(key) => format!("{key}-{}", index + 1),
         }
     }

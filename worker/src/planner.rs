@@ -81,7 +81,8 @@ pub(crate) fn plan_job(host: &Host, claim: &PlanClaim) -> Result<NewPlan, Failur
             longest.unwrap_or_default()
         )),
         model: ModelFacts {
-            path: claim.model.clone(),
+            path: claim.model.path.clone(),
+            adapter: claim.model.adapter.clone(),
             family: architecture.family.name().to_owned(),
             parameters: checkpoint.parameters(),
             digest,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assay_api::{DatasetFormat, DatasetRef, Dtype, ErrorCode, JobId, Method, Numerics};
+use assay_api::{DatasetFormat, DatasetRef, Dtype, ErrorCode, JobId, Method, ModelRef, Numerics};
 use assay_checkpoint::{ChatTemplate, Checkpoint, DigestCache, TextTokenizer};
 use assay_data::{Reading, Root, Source, TokenStore, Uploads, tokenize};
 use assay_scoring::ClusterLayout;
@@ -53,16 +53,23 @@ impl Host {
         })
     }
 
-    /// Opens the checkpoint at `path` below the model root, headers only, and takes its digest.
+    /// Opens a checkpoint with its adapter below the model root, headers only, and takes its digest.
     ///
     /// # Errors
-    /// The path or the checkpoint is refused.
-    pub(crate) fn checkpoint(&self, path: &str) -> Result<(Checkpoint, String), Failure> {
-        let path = self.models.file_or_directory(path).map_err(|error| {
-            let code = error.code(ErrorCode::CheckpointUnreadable);
-            Failure::of_file(code, &error).of_field("model")
-        })?;
-        let checkpoint = Checkpoint::open(&path)?;
+    /// A path, the checkpoint or the adapter is refused.
+    pub(crate) fn checkpoint(&self, model: &ModelRef) -> Result<(Checkpoint, String), Failure> {
+        let find = |path: &str, field: &'static str| {
+            self.models.file_or_directory(path).map_err(|error| {
+                let code = error.code(ErrorCode::CheckpointUnreadable);
+                Failure::of_file(code, &error).of_field(field)
+            })
+        };
+        let path = find(&model.path, "model")?;
+        let adapter = model.adapter.as_deref();
+        let adapter = adapter
+            .map(|path| find(path, "model.adapter"))
+            .transpose()?;
+        let checkpoint = Checkpoint::open_with(&path, adapter.as_deref())?;
         let digest = checkpoint.digest(&self.digests)?;
         Ok((checkpoint, digest))
     }
@@ -166,12 +173,13 @@ pub(crate) struct RunnableRow {
 impl JobResources {
     fn open(host: &Host, id: JobId, context: RunContext) -> Result<Self, Failure> {
         let plan = &context.plan;
-        let (checkpoint, digest) = host.checkpoint(&plan.model.path)?;
+        let model = plan.model.reference();
+        let (checkpoint, digest) = host.checkpoint(&model)?;
         if digest != plan.model.digest {
             let detail = format!(
-                "the checkpoint {} on this worker is {digest}, the job was planned with {}: give \
-                 all nodes the same files, and submit the job anew if they were changed",
-                plan.model.path, plan.model.digest
+                "the checkpoint {model} on this worker is {digest}, the job was planned with {}: \
+                 give all nodes the same files, and submit the job anew if they were changed",
+                plan.model.digest
             );
             return Err(Failure::error(ErrorCode::CheckpointDiffers, detail).of_field("model"));
         }

@@ -10,6 +10,9 @@ use crate::{DatasetFormat, DatasetRef, Dtype};
 pub struct ModelInspection {
     /// The path asked for.
     pub path: String,
+    /// Name of the directory of the LoRA adapter that is added, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
     /// Family, such as `llama`.
     pub family: String,
     /// Parameters; tied weights count once.

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     BaselineRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode, JobId, Method, MethodRequest,
-    Numerics, OneOrMany,
+    ModelRef, ModelSchema, Numerics, OneOrMany,
 };
 
 /// The body of `POST /jobs`.
@@ -18,10 +18,10 @@ pub struct JobRequest {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Path of the checkpoint below the model root: a directory as transformers writes it, or a
-    /// `.gguf` file.
-    #[schema(example = "SmolLM2-135M-Instruct.Q4_1.gguf")]
-    pub model: String,
+    /// Path of the checkpoint below the model root, a directory as transformers writes it or a
+    /// `.gguf` file; or an object with this `path` and the path of a LoRA `adapter`.
+    #[schema(value_type = ModelSchema, example = "SmolLM2-135M-Instruct.Q4_1.gguf")]
+    pub model: ModelRef,
     /// The datasets to score, at least one.
     #[schema(min_items = 1)]
     pub datasets: Vec<DatasetRef>,
@@ -129,8 +129,9 @@ pub struct Job {
     pub name: Option<String>,
     /// Where it stands.
     pub state: JobState,
-    /// Path of the checkpoint below the model root.
-    pub model: String,
+    /// The checkpoint, in the form of the request.
+    #[schema(value_type = ModelSchema)]
+    pub model: ModelRef,
     /// The datasets, with the options of the request.
     pub datasets: Vec<DatasetRef>,
     /// The method or methods, defaults filled in.

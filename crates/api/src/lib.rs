@@ -9,6 +9,7 @@ mod dataset;
 mod inspect;
 mod job;
 mod method;
+mod model;
 mod numerics;
 mod one_or_many;
 mod page;
@@ -28,6 +29,7 @@ pub use inspect::{
 };
 pub use job::{DatasetProgress, Job, JobError, JobRequest, JobState, Progress, ShardLocation};
 pub use method::{Bos, Convention, Dtype, DtypeRequest, Method, MethodRequest, Tail};
+pub use model::{AdaptedModel, ModelRef, ModelSchema};
 pub use numerics::{Numerics, Precision, PrecisionEffect, PrecisionShare};
 pub use one_or_many::OneOrMany;
 pub use page::Page;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Dtype, JobId, Method, OneOrMany, Performance, Precision};
+use crate::{Dtype, JobId, Method, ModelRef, OneOrMany, Performance, Precision};
 
 /// The answer of `GET /jobs/{id}/results`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -54,12 +54,25 @@ pub struct JobResult {
 pub struct ModelFacts {
     /// Path below the model root.
     pub path: String,
+    /// Path of the LoRA adapter below the model root, if one was added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
     /// Family, such as `llama`.
     pub family: String,
     /// Parameters; tied weights count once.
     pub parameters: u64,
-    /// `sha256:` of the weight files.
+    /// `sha256:` of the weight files, those of an adapter among them.
     pub digest: String,
+}
+
+impl ModelFacts {
+    /// What a request names it by.
+    pub fn reference(&self) -> ModelRef {
+        ModelRef {
+            path: self.path.clone(),
+            adapter: self.adapter.clone(),
+        }
+    }
 }
 
 /// Facts of a tokenizer.

@@ -23,6 +23,10 @@ pub fn inspect(checkpoint: &Checkpoint, path: &str) -> Result<ModelInspection, C
     };
     Ok(ModelInspection {
         path: path.to_owned(),
+        adapter: checkpoint
+            .adapter
+            .as_ref()
+            .map(|adapter| adapter.name.clone()),
         family: architecture.family.name().to_owned(),
         parameters,
         stored: stored(checkpoint),

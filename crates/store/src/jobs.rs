@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use assay_api::{
-    DatasetProgress, DatasetRef, Dtype, Job, JobId, JobRequest, JobState, Method, OneOrMany,
-    Progress,
+    DatasetProgress, DatasetRef, Dtype, Job, JobId, JobRequest, JobState, Method, ModelRef,
+    OneOrMany, Progress,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
@@ -69,6 +69,7 @@ struct JobRow {
     name: Option<String>,
     state: String,
     model: String,
+    adapter: Option<String>,
     method: serde_json::Value,
     dtype: String,
     numerics: String,
@@ -102,7 +103,7 @@ struct DatasetRow {
 /// The columns of [`JobRow`]. A macro, because sqlx takes statements as literals only.
 macro_rules! select_job {
     () => {
-        "select j.id, j.name, j.state::text as state, j.model, j.method, j.dtype, j.numerics, j.tags,
+        "select j.id, j.name, j.state::text as state, j.model, j.adapter, j.method, j.dtype, j.numerics, j.tags,
                 j.token_output, j.priority, j.audit, j.baseline, j.error, j.created_at, j.started_at,
                 j.finished_at,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
@@ -126,13 +127,13 @@ impl Store {
         let inserted = sqlx::query(
             "insert into jobs
                  (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left,
-                  token_output, reuse, priority, audit, baseline, numerics)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+                  token_output, reuse, priority, audit, baseline, numerics, adapter)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
              on conflict on constraint jobs_idempotency_key_unique do nothing",
         )
         .bind(new.id)
         .bind(&request.name)
-        .bind(&request.model)
+        .bind(&request.model.path)
         .bind(to_json(new.methods)?)
         .bind(new.dtype.as_str())
         .bind(to_json(&request.tags)?)
@@ -145,6 +146,7 @@ impl Store {
         .bind(request.audit)
         .bind(request.baseline.as_str())
         .bind(request.numerics.as_str())
+        .bind(&request.model.adapter)
         .execute(&mut *tx)
         .await?
         .rows_affected();
@@ -374,7 +376,10 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         id: row.id,
         name: row.name,
         state,
-        model: row.model,
+        model: ModelRef {
+            path: row.model,
+            adapter: row.adapter,
+        },
         datasets: sources,
         method: json(row.method)?,
         dtype: parse(row.dtype)?,

@@ -1,6 +1,6 @@
 //! What can be said of a checkpoint without scoring anything.
 
-use assay_api::ModelInspection;
+use assay_api::{ModelInspection, ModelRef};
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
@@ -20,6 +20,8 @@ pub(crate) struct ModelQuery {
     /// Path of the checkpoint below the model root.
     #[param(example = "SmolLM2-135M-Instruct.Q4_1.gguf")]
     path: String,
+    /// Path of a LoRA adapter below the model root, to be added to it.
+    adapter: Option<String>,
 }
 
 /// Inspect a checkpoint
@@ -36,17 +38,18 @@ pub(crate) struct ModelQuery {
 )]
 pub(crate) async fn inspect(
     State(state): State<AppState>,
-    Query(ModelQuery { path }): Query<ModelQuery>,
+    Query(ModelQuery { path, adapter }): Query<ModelQuery>,
 ) -> Result<Json<ModelInspection>, ApiError> {
     let models = state.models;
     tokio::task::spawn_blocking(move || {
         let mut faults = Faults::default();
-        let opened = open(&models, &path, "path", &mut faults);
+        let model = ModelRef { path, adapter };
+        let opened = open(&models, &model, ("path", "adapter"), &mut faults);
         faults.into_result()?;
         let checkpoint = opened
             .expect("a checkpoint that does not open is a fault")
             .checkpoint;
-        assay_checkpoint::inspect(&checkpoint, &path)
+        assay_checkpoint::inspect(&checkpoint, &model.path)
             .map(Json)
             .map_err(|error| ApiError::of_field(error.code(), "path", error.to_string()))
     })

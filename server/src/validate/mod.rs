@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use assay_api::{
     DatasetFormat, DatasetInspectionRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode,
-    JobRequest, Method, OneOrMany, Upload,
+    JobRequest, Method, ModelRef, OneOrMany, Upload,
 };
 use assay_checkpoint::{ChatTemplate, Checkpoint, CheckpointError, TextTokenizer};
 use assay_data::{PathError, Root, Uploads};
@@ -74,7 +74,7 @@ fn check(
     labels::check(request, faults);
     running::check(request, faults);
     let resolved = datasets::resolve(&request.datasets, grounds, faults);
-    let opened = open(&grounds.models, &request.model, "model", faults);
+    let opened = open(&grounds.models, &request.model, MODEL, faults);
     let model = opened.as_ref().map(|opened| Model {
         positions: u32::try_from(opened.checkpoint.architecture().max_positions)
             .unwrap_or(u32::MAX),
@@ -126,7 +126,7 @@ pub(crate) fn resolve_inspection(
     let opened = request
         .model
         .as_ref()
-        .and_then(|path| open(&grounds.models, path, "model", &mut faults));
+        .and_then(|path| open(&grounds.models, &ModelRef::of(path), MODEL, &mut faults));
     if is_chat && let Some(opened) = &opened {
         chat = chat_template(&opened.checkpoint, "dataset", &mut faults);
     }
@@ -144,20 +144,32 @@ pub(crate) struct Opened {
     pub(crate) tokenizer: TextTokenizer,
 }
 
-/// The checkpoint, if it and its tokenizer can be used; `field` is what names it.
-pub(crate) fn open(models: &Root, path: &str, field: &str, faults: &mut Faults) -> Option<Opened> {
-    let found = models
-        .file_or_directory(path)
-        .map_err(|error| {
-            faults.add(
-                path_code(&error, ErrorCode::CheckpointUnreadable),
-                field,
-                error.to_string(),
-            );
-        })
-        .ok()?;
+/// The fields that name a checkpoint and its adapter.
+const MODEL: (&str, &str) = ("model", "model.adapter");
+
+/// The checkpoint with its adapter, if it and its tokenizer can be used; the fields are what names
+/// the two.
+pub(crate) fn open(
+    models: &Root,
+    model: &ModelRef,
+    (field, adapter_field): (&str, &str),
+    faults: &mut Faults,
+) -> Option<Opened> {
+    let mut find = |path: &str, field: &str| {
+        let found = models.file_or_directory(path);
+        found
+            .map_err(|error| {
+                let code = path_code(&error, ErrorCode::CheckpointUnreadable);
+                faults.add(code, field, error.to_string());
+            })
+            .ok()
+    };
+    let found = find(&model.path, field);
+    let adapter = model.adapter.as_deref();
+    let adapter = adapter.map(|path| find(path, adapter_field));
+    let (found, adapter) = (found?, adapter.map_or(Some(None), |found| found.map(Some))?);
     let open = || -> Result<Opened, CheckpointError> {
-        let checkpoint = Checkpoint::open(&found)?;
+        let checkpoint = Checkpoint::open_with(&found, adapter.as_deref())?;
         let tokenizer = checkpoint.tokenizer()?;
         Ok(Opened {
             checkpoint,

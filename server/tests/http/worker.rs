@@ -81,6 +81,7 @@ fn new_plan(rows: &[(&[u64], Convention)]) -> NewPlan {
             rate_key: None,
             model: ModelFacts {
                 path: "llama_gqa".to_owned(),
+                adapter: None,
                 family: "llama".to_owned(),
                 parameters: 1,
                 digest: "sha256:0".to_owned(),

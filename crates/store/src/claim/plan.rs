@@ -1,6 +1,6 @@
 //! The claim of a job's planning.
 
-use assay_api::{DatasetRef, Dtype, JobId, Method, Numerics};
+use assay_api::{DatasetRef, Dtype, JobId, Method, ModelRef, Numerics};
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
@@ -11,8 +11,8 @@ use crate::{Store, StoreError};
 /// A job to plan.
 #[derive(Debug)]
 pub struct PlanClaim {
-    /// Path of the checkpoint below the model root.
-    pub model: String,
+    /// The checkpoint.
+    pub model: ModelRef,
     /// Each dataset under each method, in the order of the rows.
     pub rows: Vec<(DatasetRef, Method)>,
     /// The dtype.
@@ -28,6 +28,7 @@ struct PlanRow {
     fence: i64,
     id: JobId,
     model: String,
+    adapter: Option<String>,
     dtype: String,
     numerics: String,
     token_output: bool,
@@ -56,7 +57,7 @@ impl Store {
                  update jobs j
                  set state = 'planning', started_at = coalesce(j.started_at, $5, now())
                  from candidate c where j.id = c.id
-                 returning j.id, j.model, j.dtype, j.numerics, j.token_output
+                 returning j.id, j.model, j.adapter, j.dtype, j.numerics, j.token_output
              ), attempt as (
                  insert into attempts
                      (job_id, kind, worker_id, device, device_kind, started_at, lease_until)
@@ -81,7 +82,10 @@ impl Store {
                 .fetch_all(&self.pool)
                 .await?;
         let plan = PlanClaim {
-            model: row.model,
+            model: ModelRef {
+                path: row.model,
+                adapter: row.adapter,
+            },
             rows: rows
                 .into_iter()
                 .map(|(source, method)| Ok((json(source)?, json(method)?)))

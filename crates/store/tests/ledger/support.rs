@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use assay_api::{
     BaselineRequest, DatasetRef, DeviceStatus, Dtype, DtypeRequest, Job, JobId, JobRequest, Method,
-    MethodRequest, ModelFacts, Numerics, OneOrMany, TokenizerFacts, WorkerId,
+    MethodRequest, ModelFacts, ModelRef, Numerics, OneOrMany, TokenizerFacts, WorkerId,
 };
 use assay_scoring::{
     ClusterLayout, Convention, CostModel, DocumentFacts, PlanConstants, Scope, ShardSums, Window,
@@ -180,7 +180,7 @@ pub(crate) fn claimant_of(worker: WorkerId, device_kind: &str) -> Claimant<'_> {
 pub(crate) fn request(datasets: &[&str]) -> JobRequest {
     JobRequest {
         name: None,
-        model: "m".to_owned(),
+        model: ModelRef::of("m"),
         datasets: datasets.iter().map(|name| DatasetRef::at(*name)).collect(),
         method: OneOrMany::default(),
         numerics: Numerics::Uniform,
@@ -253,6 +253,7 @@ pub(crate) fn plan_by(rows: &[(&[u64], Convention)], constants: PlanConstants) -
         facts: PlanFacts {
             model: ModelFacts {
                 path: "m".to_owned(),
+                adapter: None,
                 family: "llama".to_owned(),
                 parameters: 1,
                 digest: "sha256:0".to_owned(),
