@@ -32,8 +32,8 @@ pub(crate) enum Take {
     Below(usize),
 }
 
-/// Wrappers that training tools leave in front of names.
-const PREFIXES: [&str; 8] = [
+/// Wrappers that training tools leave in front of names of weights, one or several.
+pub const NAME_PREFIXES: [&str; 8] = [
     "base_model.",
     "model.",
     "language_model.",
@@ -43,8 +43,8 @@ const PREFIXES: [&str; 8] = [
     "module.",
     "text_model.",
 ];
-/// Wrappers that training tools leave anywhere in names.
-const INFIXES: [&str; 3] = [
+/// Wrappers that training tools leave anywhere in names of weights.
+pub const NAME_INFIXES: [&str; 3] = [
     "_orig_mod.",
     "_fsdp_wrapped_module.",
     "_checkpoint_wrapped_module.",
@@ -53,13 +53,16 @@ const INFIXES: [&str; 3] = [
 /// A name without the wrappers that differ from one training tool to the next.
 pub(crate) fn bare(name: &str) -> Cow<'_, str> {
     let mut name = Cow::Borrowed(name);
-    for infix in INFIXES {
+    for infix in NAME_INFIXES {
         if name.contains(infix) {
             name = Cow::Owned(name.replace(infix, ""));
         }
     }
     let mut rest: &str = &name;
-    while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
+    while let Some(shorter) = NAME_PREFIXES
+        .iter()
+        .find_map(|prefix| rest.strip_prefix(prefix))
+    {
         rest = shorter;
     }
     let stripped = name.len() - rest.len();

@@ -112,6 +112,16 @@ impl Family {
         self.0.gguf.map(|spec| spec.architecture)
     }
 
+    /// Ends of the names of stored buffers that are computed anew and so not read.
+    pub fn buffers(self) -> &'static [&'static str] {
+        self.0.buffers
+    }
+
+    /// Starts of the names of stored parts that text does not pass through.
+    pub fn other_parts(self) -> &'static [&'static str] {
+        self.0.other_parts
+    }
+
     /// The name as it travels, such as `llama`.
     pub fn name(self) -> &'static str {
         self.0.name

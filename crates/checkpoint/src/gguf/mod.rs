@@ -19,6 +19,7 @@ use assay_api::Dtype;
 use self::config::RopeTensors;
 use self::header::{Header, TensorInfo, Value};
 use self::keys::Keys;
+use self::pre_tokenizer::PRE_TOKENIZERS;
 use crate::checkpoint::{Checkpoint, Source};
 use crate::map::MappedFile;
 use crate::tensor::{FORMATS, Format, StoredTensor, Tensors, WeightFile};
@@ -34,6 +35,16 @@ const ROPE_DIVISORS: &str = "rope_freqs.weight";
 /// Divisors for short and long windows; written for models with `longrope` scaling.
 const ROPE_SHORT: &str = "rope_factors_short.weight";
 const ROPE_LONG: &str = "rope_factors_long.weight";
+
+/// ggml's names of the formats that tensors of a GGUF file may have.
+pub fn gguf_formats() -> impl Iterator<Item = &'static str> {
+    FORMATS.iter().map(|spec| spec.name)
+}
+
+/// Names in `tokenizer.ggml.pre` that are known, those that mean the same together.
+pub fn gguf_pre_tokenizers() -> impl Iterator<Item = &'static [&'static str]> {
+    PRE_TOKENIZERS.iter().map(|pre| pre.names)
+}
 
 /// What is kept of a GGUF file beside its tensors.
 #[derive(Debug)]

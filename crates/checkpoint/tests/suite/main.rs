@@ -9,6 +9,7 @@ mod gguf_file;
 mod gguf_tokenizers;
 mod hugging_face;
 mod inspection;
+mod models;
 mod mutations;
 mod offsets;
 mod refused;
