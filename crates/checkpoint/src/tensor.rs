@@ -13,7 +13,7 @@ use crate::names::{Layout, NameTable, bare, entries, take_of, tensors_of};
 use crate::weight::Bound;
 use crate::{Architecture, CheckpointError, Place, QkNorm, Slot};
 
-/// Element type of a [`Weight`].
+/// Element type of a [`crate::Weight`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightDtype {
     /// IEEE 754 binary32.
