@@ -30,67 +30,51 @@ pub struct Progress<'a> {
     pub total: u64,
 }
 
-/// One call of [`Hub::fetch`](crate::Hub::fetch).
-pub(crate) struct Fetch<'a> {
-    client: Option<&'a Client>,
-    cache: &'a Cache,
-    snapshot: &'a Snapshot,
-    stop: CancellationToken,
-    progress: &'a (dyn Fn(Progress<'_>) + Sync),
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
 type Wanted<'a> = (&'a RemoteFile, &'a Digest);
 
-impl<'a> Fetch<'a> {
-    pub(crate) fn new(
-        client: Option<&'a Client>,
-        cache: &'a Cache,
-        snapshot: &'a Snapshot,
-        stop: CancellationToken,
-        progress: &'a (dyn Fn(Progress<'_>) + Sync),
-    ) -> Self {
-        Self {
-            client,
-            cache,
-            snapshot,
-            stop,
-            progress,
-            done: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-        }
+/// The files of a snapshot that are wanted, if they can be fetched.
+pub(crate) fn select(
+    snapshot: &Snapshot,
+    wanted: impl Fn(&str) -> bool,
+    limit: u64,
+) -> Result<Vec<Wanted<'_>>, HubError> {
+    let repository = || snapshot.repository.clone();
+    let files: Vec<Wanted<'_>> = snapshot
+        .files
+        .iter()
+        .filter(|file| wanted(&file.path))
+        .map(|file| match &file.digest {
+            Some(digest) => Ok((file, digest)),
+            None => Err(HubError::NoDigest {
+                repository: repository(),
+                file: file.path.clone(),
+            }),
+        })
+        .collect::<Result<_, _>>()?;
+    let needed = total(&files);
+    if needed > limit {
+        return Err(HubError::TooLarge {
+            repository: repository(),
+            needed,
+            limit,
+        });
     }
+    Ok(files)
+}
 
-    pub(crate) async fn run(
-        &self,
-        wanted: &dyn Fn(&str) -> bool,
-        limit: u64,
-    ) -> Result<PathBuf, HubError> {
-        let repository = &self.snapshot.repository;
-        let files: Vec<Wanted<'_>> = self
-            .snapshot
-            .files
-            .iter()
-            .filter(|file| wanted(&file.path))
-            .map(|file| match &file.digest {
-                Some(digest) => Ok((file, digest)),
-                None => Err(HubError::NoDigest {
-                    repository: repository.clone(),
-                    file: file.path.clone(),
-                }),
-            })
-            .collect::<Result<_, _>>()?;
-        let needed = sum(files.iter().map(|(file, _)| file.size));
-        if needed > limit {
-            return Err(HubError::TooLarge {
-                repository: repository.clone(),
-                needed,
-                limit,
-            });
-        }
-        self.total.store(needed, Ordering::Relaxed);
+/// One call of [`Hub::fetch`](crate::Hub::fetch).
+pub(crate) struct Fetch<'a> {
+    pub(crate) client: Option<&'a Client>,
+    pub(crate) cache: &'a Cache,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) stop: CancellationToken,
+    pub(crate) progress: &'a (dyn Fn(Progress<'_>) + Sync),
+    pub(crate) done: AtomicU64,
+    pub(crate) total: u64,
+}
 
+impl Fetch<'_> {
+    pub(crate) async fn run(&self, files: Vec<Wanted<'_>>) -> Result<PathBuf, HubError> {
         let (here, missing): (Vec<Wanted<'_>>, Vec<_>) = files
             .into_iter()
             .partition(|(file, digest)| self.cache.has(digest, file.size));
@@ -111,12 +95,12 @@ impl<'a> Fetch<'a> {
                 files: files.iter().map(|(file, _)| file.path.clone()).collect(),
             });
         };
-        self.cache
-            .check_space(sum(files.iter().map(|(file, digest)| {
-                let come =
-                    fs::metadata(self.cache.incomplete(digest)).map_or(0, |found| found.len());
-                file.size.saturating_sub(come)
-            })))?;
+        let missing = files.iter().map(|(file, digest)| {
+            let found = fs::metadata(self.cache.incomplete(digest));
+            file.size
+                .saturating_sub(found.map_or(0, |found| found.len()))
+        });
+        self.cache.check_space(sum(missing))?;
         stream::iter(files.into_iter().map(Ok))
             .try_for_each_concurrent(CONCURRENT, async |(file, digest)| {
                 self.place(client, file, digest).await?;
@@ -233,9 +217,14 @@ impl<'a> Fetch<'a> {
         (self.progress)(Progress {
             file: &file.path,
             done: done.wrapping_add(change),
-            total: self.total.load(Ordering::Relaxed),
+            total: self.total,
         });
     }
+}
+
+/// Bytes of files.
+pub(crate) fn total(files: &[Wanted<'_>]) -> u64 {
+    sum(files.iter().map(|(file, _)| file.size))
 }
 
 /// Sizes are what a server says; their sum need not fit.

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
 use crate::client::{self, Asked, Client, Patience};
-use crate::fetch::{Fetch, Progress};
+use crate::fetch::{self, Fetch, Progress};
 use crate::snapshot;
 use crate::{HubError, Reference, Snapshot};
 
@@ -128,13 +129,21 @@ impl Hub {
         cancel: &CancellationToken,
     ) -> Result<PathBuf, HubError> {
         snapshot.check()?;
+        let files = fetch::select(snapshot, wanted, self.limit)?;
         // Ends what runs on other threads however this future ends.
         let stop = cancel.child_token();
         let _guard = stop.clone().drop_guard();
-        let cache = Cache::new(&self.cache, &snapshot.repository);
-        let fetch = Fetch::new(self.client.as_ref(), &cache, snapshot, stop, progress);
+        let fetch = Fetch {
+            client: self.client.as_ref(),
+            cache: &Cache::new(&self.cache, &snapshot.repository),
+            snapshot,
+            stop,
+            progress,
+            done: AtomicU64::new(0),
+            total: fetch::total(&files),
+        };
         cancel
-            .run_until_cancelled(fetch.run(&wanted, self.limit))
+            .run_until_cancelled(fetch.run(files))
             .await
             .unwrap_or(Err(HubError::Cancelled))
     }

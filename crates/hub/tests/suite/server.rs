@@ -235,7 +235,10 @@ async fn hub(State(inner): State<Arc<Inner>>, request: Request) -> Response {
         ];
         return (StatusCode::FOUND, headers).into_response();
     }
-    inner.bytes(&file.served, request.headers(), &sent)
+    let etag = format!("\"{}\"", git(&file.bytes));
+    let headers = [("x-repo-commit", commit.clone()), ("etag", etag)];
+    let bytes = inner.bytes(&file.served, request.headers(), &sent);
+    (headers, bytes).into_response()
 }
 
 async fn cdn(State(inner): State<Arc<Inner>>, request: Request) -> Response {
@@ -293,7 +296,7 @@ impl Inner {
         });
         let body = match last {
             None => Body::from_stream(stream::iter(chunks)),
-            Some(false) => Body::from_stream(stream::iter(chunks.chain([Err(broken())]))),
+            Some(false) => Body::from_stream(stream::iter(chunks).chain(stream::once(broken()))),
             Some(true) => Body::from_stream(stream::iter(chunks).chain(stream::pending())),
         };
         let mut response = body.into_response();
@@ -309,8 +312,10 @@ impl Inner {
     }
 }
 
-fn broken() -> std::io::Error {
-    std::io::ErrorKind::BrokenPipe.into()
+/// What has been given to the server goes out while it waits for more.
+async fn broken() -> Result<Bytes, std::io::Error> {
+    tokio::task::yield_now().await;
+    Err(std::io::ErrorKind::BrokenPipe.into())
 }
 
 fn from(headers: &HeaderMap) -> Option<u64> {
