@@ -66,6 +66,7 @@ fn parts_are_where_they_belong() {
         assert_eq!(reference.repository().name(), name, "{text}");
         assert_eq!(reference.revision(), revision, "{text}");
         assert_eq!(reference.path(), path, "{text}");
+        assert_eq!(reference.to_string().parse(), Ok(reference), "{text}");
     }
 }
 
@@ -150,6 +151,7 @@ fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         "(hf://)?(datasets/)?[a-c@/.%-]{0,24}",
         "hf://datasets/[ab]/[cd]@(refs/)?(pr/|convert/)?[a1]{0,2}(%2F|/)?[a1/]{0,6}",
+        "hf://datasets/o/n@[a1]{1,2}(%2F[a1]{1,2}){1,2}(/[a1]{1,2}){1,2}",
         "hf://[a-z]{1,3}(/[a-z]{1,3})?(@[a-z/]{0,6})?",
         any::<String>(),
     ]
