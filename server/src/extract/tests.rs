@@ -28,7 +28,7 @@ async fn a_body_is_taken_typed_and_as_parsed_json() {
         .await
         .ok()
         .unwrap();
-    assert_eq!(body.typed.model, "m");
+    assert_eq!(body.typed.model.path, "m");
     assert_eq!(
         body.value,
         serde_json::json!({"model": "m", "datasets": ["a.txt"]})
