@@ -276,8 +276,12 @@ impl Architecture {
         if projected {
             add(Slot::model(Place::ProjectOut));
         }
+        let head = Slot::model(Place::Head);
         if !self.tied_head {
-            add(Slot::model(Place::Head));
+            add(head);
+        } else if self.has_bias(Place::Head) {
+            // It is the head's own, whatever it is added to.
+            slots.push((head.bias(), vec![self.vocab_size]));
         }
         slots
     }

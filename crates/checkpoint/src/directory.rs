@@ -137,16 +137,26 @@ fn settle_head(
     architecture: &mut Architecture,
     tensors: &mut Tensors,
 ) -> Option<String> {
-    let stored = |place: Place| {
-        let (pattern, _) = entries(architecture.family.spec().safetensors, place).next()?;
-        let name = tensors_of(pattern, Slot::model(place), 1).pop()?;
-        let (name, _) = tensors.find(&name)?;
-        Some(name.clone())
-    };
-    let (head, embedding) = (stored(Place::Head)?, stored(Place::Embedding)?);
     if !architecture.tied_head {
         return None;
     }
+    let names = architecture.family.spec().safetensors;
+    let name = |place: Place| {
+        let patterns = entries(names, place);
+        patterns.filter_map(move |(pattern, _)| tensors_of(pattern, Slot::model(place), 1).pop())
+    };
+    let stored = |place: Place| {
+        let found = name(place).find_map(|name| tensors.find(&name));
+        found.map(|(name, _)| name.clone())
+    };
+    let head = stored(Place::Head)?;
+    let Some(embedding) = stored(Place::Embedding) else {
+        // One of two names of the same tensor is kept, and it may be this one.
+        let tensor = tensors.by_name.remove(&head)?;
+        let embedding = name(Place::Embedding).next()?;
+        tensors.by_name.insert(embedding, tensor);
+        return None;
+    };
     if same_bytes(tensors, &head, &embedding) {
         tensors.by_name.remove(&head);
         return None;

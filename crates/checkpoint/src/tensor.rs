@@ -238,6 +238,17 @@ impl Tensors {
                 used.insert(stored);
                 tensors.push(tensor.clone());
             }
+            let formats = tensors
+                .windows(2)
+                .find(|pair| pair[0].format != pair[1].format);
+            if let Some([_, other]) = formats {
+                return Err(CheckpointError::UnsupportedDtype {
+                    file: self.files[other.file].label.clone(),
+                    tensor: tensors_of(pattern, slot, heads).join("`, `"),
+                    dtype: "several dtypes".to_owned(),
+                    supported: "one for all heads",
+                });
+            }
             bound.insert(
                 slot,
                 Bound {

@@ -217,17 +217,28 @@ impl Attention {
         while first < len {
             let rows = QUERY_ROWS.min(len - first);
             let from = self.window.map_or(0, |window| (first + 1 - window).max(0));
-            let tile = Tile {
-                rows,
-                keys: first + rows - from,
-                before: first - from,
-                // Where it excludes nothing, the mask is that of any other causal tile.
-                window: self.window.filter(|window| first + rows > *window),
+            let count = first + rows - from;
+            // No query of the first tiles has a key too far back.
+            let window = self.window.filter(|window| first + rows > *window);
+            let tile = if changed && window.is_none() {
+                Tile {
+                    rows,
+                    keys: rows,
+                    before: 0,
+                    window,
+                }
+            } else {
+                Tile {
+                    rows,
+                    keys: count,
+                    before: first - from,
+                    window,
+                }
             };
             let mask = tile.mask(&mut scratch.masks, &queries)?;
             let queries = queries.f_narrow(2, first, rows)?;
-            let keys = keys.f_narrow(2, from, tile.keys)?;
-            let values = values.f_narrow(2, from, tile.keys)?;
+            let keys = keys.f_narrow(2, from, count)?;
+            let values = values.f_narrow(2, from, count)?;
             let attended = if changed {
                 self.explicit(&queries, &keys, &values, &mask, from)?
             } else {
@@ -260,8 +271,8 @@ impl Attention {
     }
 
     /// Attention whose scores are capped or lowered by distance, which no fused kernel does: one
-    /// window at a time, so that scores exist for one tile of one window. `from` is the position
-    /// of the first key.
+    /// window at a time, so that scores exist for one tile of one window. The mask is that of the
+    /// last keys; all queries attend to those before. `from` is the position of the first key.
     fn explicit(
         &self,
         queries: &Tensor,
@@ -279,8 +290,10 @@ impl Attention {
         let kind = queries.f_kind()?;
         let bias = match &self.slopes {
             None => None,
-            Some(slopes) => Some(self.distances(slopes, from, mask.size2()?.1)?),
+            Some(slopes) => Some(self.distances(slopes, from, keys.size4()?.2)?),
         };
+        let (_, masked) = mask.size2()?;
+        let first_masked = keys.size4()?.2 - masked;
         let mut attended = Vec::new();
         for window in 0..windows {
             // The query heads of a key head are rows of one product with it.
@@ -298,7 +311,7 @@ impl Attention {
             if let Some(bias) = &bias {
                 let _ = by_head.shallow_clone().f_add_(bias)?;
             }
-            let _ = by_head.shallow_clone().f_add_(mask)?;
+            let _ = by_head.f_narrow(2, first_masked, masked)?.f_add_(mask)?;
             let weights = scores.f_softmax(-1, Kind::Float)?.f_to_kind(kind)?;
             let values = values.f_select(0, window)?;
             attended.push(weights.f_matmul(&values)?.f_view([heads, rows, head_dim])?);

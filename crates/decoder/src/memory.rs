@@ -150,31 +150,36 @@ impl Activations<'_> {
     /// Bytes of masks, and of the scores of a tile where no fused kernel computes them.
     fn tiles(self, len: u64) -> u64 {
         let architecture = self.architecture;
+        let rows = len.min(QUERY_ROWS.unsigned_abs());
         let changed =
             architecture.softcaps.attention.is_some() || architecture.positions == Positions::Alibi;
-        let slides = |window: usize| (window as u64) < len;
-        let masked = changed
-            || architecture
-                .blocks
-                .iter()
-                .any(|block| block.window.is_some_and(slides));
-        if !masked {
-            return 0;
+        let windows = architecture.blocks.iter().filter_map(|block| block.window);
+        // Those of the first tiles grow up to the window, the others are one tile longer.
+        let masked = windows
+            .map(|window| window as u64)
+            .filter(|window| *window < len)
+            .map(|window| {
+                let tiles = window.div_ceil(rows);
+                rows.saturating_mul(window + rows)
+                    .saturating_mul(tiles.div_ceil(2) + 2)
+            })
+            .max();
+        // Made of integers, and converted to the dtype.
+        let masks = masked
+            .unwrap_or(0)
+            .saturating_mul(self.number)
+            .saturating_add(rows.saturating_mul(len).saturating_mul(20));
+        match (changed, masked) {
+            (false, None) => 0,
+            (false, Some(_)) => masks,
+            (true, _) => {
+                let heads = architecture.heads as u64;
+                let scores = rows
+                    .saturating_mul(len)
+                    .saturating_mul(heads * (2 * self.number + 2 * FLOAT));
+                masks.saturating_add(scores)
+            }
         }
-        let rows = len.min(QUERY_ROWS.unsigned_abs());
-        // Tiles of every length up to that of the window, and what each is made of.
-        let tiles = len.div_ceil(rows);
-        let masks = rows
-            .saturating_mul(len)
-            .saturating_mul(tiles.div_ceil(2) * self.number + 20);
-        let scores = if changed {
-            let heads = architecture.heads as u64;
-            rows.saturating_mul(len)
-                .saturating_mul(heads * (2 * self.number + 2 * FLOAT))
-        } else {
-            0
-        };
-        masks.saturating_add(scores)
     }
 }
 

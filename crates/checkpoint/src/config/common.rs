@@ -1,6 +1,6 @@
 //! The part of a configuration that most families have in common.
 
-use super::{Fields, MAX_EXPERTS, MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, RopePlace, rope};
+use super::{Fields, MAX_EXPERTS, MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Original, RopePlace, rope};
 use crate::{
     Activation, Architecture, Biases, Block, BlockForm, CheckpointError, Experts, Family, NormKind,
     Positions, Scales, Softcaps,
@@ -13,8 +13,10 @@ pub(crate) struct Keys {
     pub(crate) intermediate_size: &'static str,
     pub(crate) layers: &'static str,
     pub(crate) heads: &'static str,
-    pub(crate) kv_heads: &'static str,
-    pub(crate) head_dim: &'static str,
+    /// None where each query head has its own key.
+    pub(crate) kv_heads: Option<&'static str>,
+    /// None where it follows from the hidden size.
+    pub(crate) head_dim: Option<&'static str>,
     pub(crate) max_positions: &'static str,
     pub(crate) norm_eps: Option<&'static str>,
     pub(crate) activation: &'static str,
@@ -29,8 +31,8 @@ impl Keys {
         intermediate_size: "intermediate_size",
         layers: "num_hidden_layers",
         heads: "num_attention_heads",
-        kv_heads: "num_key_value_heads",
-        head_dim: "head_dim",
+        kv_heads: Some("num_key_value_heads"),
+        head_dim: Some("head_dim"),
         max_positions: "max_position_embeddings",
         norm_eps: Some("rms_norm_eps"),
         activation: "hidden_act",
@@ -73,6 +75,7 @@ pub(crate) struct Defaults {
     pub(crate) rotary_part: f64,
     /// Whether a configuration may say another share.
     pub(crate) partial_rotary: bool,
+    pub(crate) original: Original,
 }
 
 /// Those of Llama, which most later families share for the most part.
@@ -93,6 +96,7 @@ pub(crate) const LLAMA: Defaults = Defaults {
     rope_theta: 10_000.0,
     rotary_part: 1.0,
     partial_rotary: false,
+    original: Original::Anywhere,
 };
 
 /// The architecture that the common fields describe: rotary positions in every block, causal
@@ -105,20 +109,25 @@ pub(crate) fn common(
     let keys = defaults.keys;
     let hidden_size = fields.required_size(keys.hidden_size, MAX_WIDTH)?;
     let layers = fields.required_size(keys.layers, MAX_LAYERS)?;
-    let width = |key: &str, default: Width, derived: usize| match fields.size(key, MAX_WIDTH)? {
-        Some(size) => Ok(size),
-        None => match default {
-            Width::Of(size) if !fields.names(key) => Ok(size),
-            Width::Of(_) | Width::Derived if derived > 0 => Ok(derived),
-            _ => Err(fields.wrong(key, "is missing")),
-        },
+    let width = |key: Option<&str>, default: Width, derived: usize| {
+        let said = match key {
+            Some(key) => fields.size(key, MAX_WIDTH)?,
+            None => None,
+        };
+        let is_null = key.is_some_and(|key| fields.names(key));
+        match (said, default) {
+            (Some(size), _) => Ok(size),
+            (None, Width::Of(size)) if !is_null => Ok(size),
+            (None, Width::Of(_) | Width::Derived) if derived > 0 => Ok(derived),
+            _ => Err(fields.wrong(key.unwrap_or(keys.hidden_size), "is missing")),
+        }
     };
-    let heads = width(keys.heads, defaults.heads, 0)?;
+    let heads = width(Some(keys.heads), defaults.heads, 0)?;
     let kv_heads = width(keys.kv_heads, defaults.kv_heads, heads)?;
     let head_dim = width(keys.head_dim, defaults.head_dim, hidden_size / heads)?;
     if heads % kv_heads != 0 {
         let detail = format!("is {kv_heads}, which does not divide the {heads} attention heads");
-        return Err(fields.wrong(keys.kv_heads, detail));
+        return Err(fields.wrong(keys.kv_heads.unwrap_or(keys.heads), detail));
     }
     let block = Block {
         rope: None,
@@ -131,14 +140,14 @@ pub(crate) fn common(
         hidden_size,
         embedding_size: hidden_size,
         intermediate_size: width(
-            keys.intermediate_size,
+            Some(keys.intermediate_size),
             defaults.intermediate_size,
             4 * hidden_size,
         )?,
         heads,
         kv_heads,
         head_dim,
-        vocab_size: width("vocab_size", defaults.vocab_size, 0)?,
+        vocab_size: width(Some("vocab_size"), defaults.vocab_size, 0)?,
         max_positions: fields
             .size(keys.max_positions, MAX_POSITIONS)?
             .unwrap_or(defaults.max_positions),
@@ -188,8 +197,9 @@ pub(crate) fn rotary(
             .unwrap_or(defaults.rotary_part),
         partial: defaults.partial_rotary,
         head_dim: architecture.head_dim,
-        head_field: keys.head_dim,
+        head_field: keys.head_dim.unwrap_or(keys.hidden_size),
         max_positions: architecture.max_positions,
+        original: defaults.original,
     })?;
     architecture.positions = Positions::Rotary(vec![only]);
     every_block(&mut architecture, |_, block| block.rope = Some(0));
@@ -273,7 +283,7 @@ fn activation(
     match name {
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu" | "gelu_python" => Ok(Activation::Gelu),
-        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" | "gelu_accurate" => {
+        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" | "gelu_python_tanh" | "gelu_accurate" => {
             Ok(Activation::GeluTanh)
         }
         "relu" => Ok(Activation::Relu),

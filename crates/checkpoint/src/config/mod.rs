@@ -12,7 +12,7 @@ pub(crate) use self::common::{
     Defaults, Keys, LLAMA, Width, common, every_block, experts, layer_types, rotary, slide_all,
 };
 pub(crate) use self::fields::Fields;
-pub(crate) use self::rope::{Place as RopePlace, rope};
+pub(crate) use self::rope::{Original, Place as RopePlace, rope};
 use crate::tensor::WeightDtype;
 use crate::{Architecture, CheckpointError, Family};
 
@@ -55,8 +55,8 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Configuration, Checkpoin
         dtype => dtype,
     };
     let mut architecture = family.configure(of_text)?;
-    if let Some(tied) = fields.flag("tie_word_embeddings")? {
-        architecture.tied_head = tied;
+    if text.is_some() {
+        architecture.tied_head = fields.flag("tie_word_embeddings")?.unwrap_or(true);
     }
     Ok(Configuration {
         architecture,
@@ -73,7 +73,10 @@ fn family(fields: &Fields) -> Result<Family, CheckpointError> {
     let found = Family::all().find(|family| {
         family.spec().types.iter().any(|(known_type, known_class)| {
             model_type.is_none_or(|name| name == *known_type)
-                && class.is_none_or(|name| name == *known_class)
+                && class.is_none_or(|name| {
+                    // Of a known type, any class that predicts the next token is that one's.
+                    name == *known_class || model_type.is_some() && name.ends_with("ForCausalLM")
+                })
                 && (model_type.is_some() || class.is_some())
         })
     });

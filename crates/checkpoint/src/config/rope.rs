@@ -25,6 +25,19 @@ pub(crate) struct Place<'a> {
     pub(crate) head_field: &'a str,
     /// Longest input.
     pub(crate) max_positions: usize,
+    /// Where the positions that the model was first trained with are said.
+    pub(crate) original: Original,
+}
+
+/// Where a family says how many positions it was first trained with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Original {
+    /// Beside the scaling or in it; the longest input where it is not said.
+    Anywhere,
+    /// In the scaling only.
+    Within,
+    /// Beside the scaling only, and so many where it is not said.
+    Beside(usize),
 }
 
 /// The rotary embedding at `place`.
@@ -111,11 +124,11 @@ fn scaled(
                 factor: required("factor")?,
                 low_freq_factor: low,
                 high_freq_factor: high,
-                original_max_positions: original(fields, place)?
-                    .ok_or_else(|| fields.wrong(ORIGINAL, "is missing"))?
-                    as f64,
+                original_max_positions: original(fields, place)? as f64,
             }
         }
+        // What Phi 3 first called so is the other one.
+        "yarn" if matches!(place.original, Original::Beside(_)) => long_rope(fields, place, dims)?,
         "yarn" => yarn(fields, place, dims, theta)?,
         "longrope" | "su" => long_rope(fields, place, dims)?,
         other => return Err(fields.unsupported("rope_type", other, KINDS)),
@@ -124,12 +137,14 @@ fn scaled(
 
 const ORIGINAL: &str = "original_max_position_embeddings";
 
-/// Positions the model was first trained with: beside the scaling, or in it.
-fn original(fields: &Fields, place: &Place) -> Result<Option<usize>, CheckpointError> {
-    let most = super::MAX_POSITIONS;
-    match place.around.size(ORIGINAL, most)? {
-        None => fields.size(ORIGINAL, most),
-        beside => Ok(beside),
+/// Positions the model was first trained with.
+fn original(fields: &Fields, place: &Place) -> Result<usize, CheckpointError> {
+    let said = |fields: &Fields| fields.size(ORIGINAL, super::MAX_POSITIONS);
+    let within = || Ok(said(fields)?.unwrap_or(place.max_positions));
+    match place.original {
+        Original::Within => within(),
+        Original::Beside(default) => Ok(said(place.around)?.unwrap_or(default)),
+        Original::Anywhere => said(place.around)?.map_or_else(within, Ok),
     }
 }
 
@@ -151,7 +166,7 @@ fn yarn(
             format!("is {theta}, but yarn needs more than 1"),
         ));
     }
-    let original = original(fields, place)?.unwrap_or(place.max_positions);
+    let original = original(fields, place)?;
     let factor = factor(fields, place, original)?;
     let scale = |weight: f64| {
         if factor <= 1.0 {
@@ -160,17 +175,19 @@ fn yarn(
             0.1 * weight * factor.ln() + 1.0
         }
     };
-    let weights = (
-        fields.positive("mscale")?,
-        fields.positive("mscale_all_dim")?,
-    );
+    // In some configurations 0 stands for what is not said.
+    let said = |name: &str| match fields.get(name) {
+        Some(value) if value.as_f64() == Some(0.0) => Ok(None),
+        _ => fields.positive(name),
+    };
+    let weights = (said("mscale")?, said("mscale_all_dim")?);
     let magnitude = match (fields.positive("attention_factor")?, weights) {
         (Some(magnitude), _) => magnitude,
         (None, (Some(mscale), Some(all))) => scale(mscale) / scale(all),
         (None, _) => scale(1.0),
     };
-    let fast = fields.positive("beta_fast")?.unwrap_or(32.0);
-    let slow = fields.positive("beta_slow")?.unwrap_or(1.0);
+    let fast = said("beta_fast")?.unwrap_or(32.0);
+    let slow = said("beta_slow")?.unwrap_or(1.0);
     // The number of the frequency that turns this often over the original positions.
     let number = |turns: f64| {
         let radians = turns * std::f64::consts::TAU;
@@ -210,7 +227,7 @@ fn long_rope(fields: &Fields, place: &Place, dims: usize) -> Result<RopeScaling,
         );
         Err(fields.wrong(name, detail))
     };
-    let original = original(fields, place)?.unwrap_or(place.max_positions);
+    let original = original(fields, place)?;
     let factor = factor(fields, place, original)?;
     let magnitude = match fields.positive("attention_factor")? {
         Some(magnitude) => magnitude,

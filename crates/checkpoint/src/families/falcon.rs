@@ -18,7 +18,8 @@ pub(super) const FALCON: FamilySpec = FamilySpec {
 
 const KEYS: Keys = Keys {
     intermediate_size: "ffn_hidden_size",
-    kv_heads: "num_kv_heads",
+    kv_heads: Some("num_kv_heads"),
+    head_dim: None,
     norm_eps: Some("layer_norm_epsilon"),
     activation: "activation",
     ..Keys::STANDARD
@@ -36,7 +37,11 @@ const DEFAULTS: Defaults = Defaults {
 };
 
 fn configure(fields: &Fields, family: Family) -> Result<Architecture, CheckpointError> {
-    let flag = |name: &str, default: bool| Ok(fields.flag(name)?.unwrap_or(default));
+    // null is false here, and not what holds without the field.
+    let flag = |name: &str, default: bool| {
+        let default = default && !fields.names(name);
+        Ok(fields.flag(name)?.unwrap_or(default))
+    };
     let alibi = flag("alibi", false)?;
     let mut architecture = if alibi {
         common(fields, family, &DEFAULTS)?

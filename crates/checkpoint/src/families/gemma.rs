@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::llama::BUFFERS;
 use super::{FamilySpec, GgufSpec};
 use crate::config::{
-    Defaults, Fields, Keys, LLAMA, MAX_LAYERS, MAX_POSITIONS, RopePlace, Width, common,
+    Defaults, Fields, Keys, LLAMA, MAX_LAYERS, MAX_POSITIONS, Original, RopePlace, Width, common,
     every_block, layer_types, rope, rotary,
 };
 use crate::names::{NameTable, Take};
@@ -156,10 +156,11 @@ fn third(fields: &Fields, family: Family) -> Result<Architecture, CheckpointErro
     let mut architecture = common(fields, family, &THIRD)?;
     all(fields, &mut architecture)?;
     architecture.qk_norm = Some(QkNorm::Head);
-    architecture.softcaps = Softcaps {
-        attention: fields.positive("attn_logit_softcapping")?,
-        logits: fields.positive("final_logit_softcapping")?,
-    };
+    // transformers gives a cap of the scores to no kernel of this generation, and in the models of
+    // text and images none of the logits to the head.
+    if fields.within.is_empty() {
+        architecture.softcaps.logits = fields.positive("final_logit_softcapping")?;
+    }
     let kinds = layer_types(fields, architecture.blocks.len())?;
     let pattern = fields.size("sliding_window_pattern", MAX_LAYERS)?;
     let pattern = pattern.unwrap_or(PATTERN);
@@ -232,14 +233,20 @@ fn ropes(
             head_dim: architecture.head_dim,
             head_field: "head_dim",
             max_positions: architecture.max_positions,
+            original: Original::Within,
         })
     };
+    let full = of_kind("full_attention")?;
+    let theta = match &full {
+        Some(full) => full.positive("rope_theta")?,
+        None => None,
+    };
     let scaling = match fields.object("rope_scaling")? {
-        None => of_kind("full_attention")?,
+        None => full,
         scaling => scaling,
     };
     Ok(vec![
-        place(scaling, "rope_theta", 1e6)?,
+        place(scaling, "rope_theta", theta.unwrap_or(1e6))?,
         place(of_kind("sliding_attention")?, "rope_local_base_freq", 1e4)?,
     ])
 }

@@ -22,6 +22,8 @@ pub(super) const GPT2: FamilySpec = FamilySpec {
 };
 
 const KEYS: Keys = Keys {
+    kv_heads: None,
+    head_dim: None,
     hidden_size: "n_embd",
     intermediate_size: "n_inner",
     layers: "n_layer",

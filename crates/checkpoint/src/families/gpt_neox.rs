@@ -21,6 +21,8 @@ pub(super) const GPT_NEOX: FamilySpec = FamilySpec {
 };
 
 const KEYS: Keys = Keys {
+    kv_heads: None,
+    head_dim: None,
     norm_eps: Some("layer_norm_eps"),
     rope_theta: "rotary_emb_base",
     rotary_part: "rotary_pct",

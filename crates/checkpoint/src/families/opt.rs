@@ -17,6 +17,8 @@ pub(super) const OPT: FamilySpec = FamilySpec {
 };
 
 const KEYS: Keys = Keys {
+    kv_heads: None,
+    head_dim: None,
     intermediate_size: "ffn_dim",
     // The epsilon of its norms is not configured.
     norm_eps: None,

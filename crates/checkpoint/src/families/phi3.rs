@@ -2,7 +2,7 @@
 
 use super::llama::BUFFERS;
 use super::{FamilySpec, GgufSpec};
-use crate::config::{Defaults, Fields, Keys, LLAMA, rotary, slide_all};
+use crate::config::{Defaults, Fields, Keys, LLAMA, Original, rotary, slide_all};
 use crate::names::{NameTable, Take};
 use crate::{Architecture, CheckpointError, Family, Place};
 
@@ -26,6 +26,7 @@ const DEFAULTS: Defaults = Defaults {
     max_positions: 4096,
     norm_eps: 1e-5,
     partial_rotary: true,
+    original: Original::Beside(4096),
     ..LLAMA
 };
 

@@ -3,7 +3,7 @@
 use super::FamilySpec;
 use super::llama::{BUFFERS, NAMES};
 use crate::config::{
-    Defaults, Fields, LLAMA, MAX_LAYERS, MAX_POSITIONS, every_block, layer_types, rotary,
+    Defaults, Fields, LLAMA, MAX_LAYERS, MAX_POSITIONS, Width, every_block, layer_types, rotary,
 };
 use crate::{Architecture, Biases, CheckpointError, Family};
 
@@ -20,6 +20,7 @@ pub(super) const SMOLLM3: FamilySpec = FamilySpec {
 
 const DEFAULTS: Defaults = Defaults {
     max_positions: 32_768,
+    kv_heads: Width::Of(4),
     tied_head: true,
     rope_theta: 2e6,
     ..LLAMA
@@ -36,11 +37,14 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     };
     let layers = architecture.blocks.len();
     let rotates = rotates(fields, layers)?;
-    let slides = fields.flag("use_sliding_window")?.unwrap_or(false);
-    let window = fields
-        .size("sliding_window", MAX_POSITIONS)?
-        .filter(|_| slides);
+    // Where the kinds of layers are listed, the list alone decides.
     let kinds = layer_types(fields, layers)?;
+    let slides = kinds.is_some() || fields.flag("use_sliding_window")?.unwrap_or(false);
+    let window = if slides {
+        fields.size("sliding_window", MAX_POSITIONS)?
+    } else {
+        None
+    };
     every_block(&mut architecture, |index, block| {
         let slides = kinds.as_ref().map_or(!rotates[index], |kinds| kinds[index]);
         block.rope = rotates[index].then_some(0);

@@ -49,15 +49,11 @@ const FIELDS: [(Name, &str, Kind); 13] = [
         Kind::Size,
     ),
     (
-        |names| Some(names.kv_heads),
+        |names| names.kv_heads,
         "attention.head_count_kv",
         Kind::Size,
     ),
-    (
-        |names| Some(names.head_dim),
-        "attention.key_length",
-        Kind::Size,
-    ),
+    (|names| names.head_dim, "attention.key_length", Kind::Size),
     (
         |names| Some(names.max_positions),
         "context_length",
@@ -255,7 +251,7 @@ fn partial_rotary(
     let derived = size(spec.keys.hidden_size)
         .zip(size(spec.keys.heads))
         .and_then(|(hidden, heads)| hidden.checked_div(heads));
-    let Some(width) = size(spec.keys.head_dim).or(derived) else {
+    let Some(width) = spec.keys.head_dim.and_then(size).or(derived) else {
         return Ok(());
     };
     if rotated as u64 == width {

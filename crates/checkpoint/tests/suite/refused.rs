@@ -79,7 +79,7 @@ fn configurations() {
         (|s| s.configure("rope_parameters", json!({"rope_type": "longrope", "short_factor": [0.0]})), CheckpointUnreadable, &["`rope_parameters.short_factor`", "positive numbers"]),
         (|s| s.configure("rope_parameters", json!({"partial_rotary_factor": 0.5})), ArchitectureUnsupported, &["`rope_parameters.partial_rotary_factor` is 0.5", "whole heads"]),
         (|s| s.configure("rope_scaling", json!({"full_attention": {}})), ArchitectureUnsupported, &["rope_scaling", "per kind of layer"]),
-        (|s| s.configure("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0})), CheckpointUnreadable, &["rope_scaling.original_max_position_embeddings", "missing"]),
+        (|s| s.configure("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0})), CheckpointUnreadable, &["rope_scaling.high_freq_factor", "missing"]),
         (|s| s.configure("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0})), CheckpointUnreadable, &["rope_scaling.low_freq_factor", "4"]),
         (|s| s.configure("hidden_size", Value::Null), CheckpointUnreadable, &["`hidden_size` is missing"]),
         (|s| s.configure("hidden_size", json!(-48)), CheckpointUnreadable, &["`hidden_size` is -48"]),
