@@ -2,6 +2,7 @@
 //!
 //! The programs are those beside this test in `target/release`; build them first.
 
+mod adapters;
 mod api;
 mod audits;
 mod bad_inputs;

@@ -5,13 +5,21 @@ use std::fs;
 use assay_testkit::fixture;
 use serde_json::Value;
 
-/// The llama checkpoints with an `expected.json` of the shared form.
-pub(crate) const FIXTURES: [&str; 5] = [
+/// The checkpoints with an `expected.json` of the shared form.
+pub(crate) const FIXTURES: [&str; 13] = [
     "llama_gqa",
     "llama_tied",
     "llama31_rope",
     "sharded_llama",
     "bf16_llama",
+    "gemma2",
+    "gemma3",
+    "gpt2",
+    "gpt_neox",
+    "mistral_sliding",
+    "phi3",
+    "qwen2",
+    "qwen3",
 ];
 /// Relative, on a sum of NLLs.
 pub(crate) const TOLERANCE: f64 = 2e-6;

@@ -1,5 +1,6 @@
 //! Checkpoints through the public surface: what opens, what is refused and how.
 
+mod adapters;
 mod blocks;
 mod chat;
 mod demo;

@@ -15,9 +15,14 @@ const INDEX: &str = "model.safetensors.index.json";
 const FIRST: &str = "model-00001-of-00002.safetensors";
 
 /// What is done to a fixture, and what its refusal says.
-type Case<T> = (fn(&mut T), ErrorCode, &'static [&'static str]);
+pub(crate) type Case<T> = (fn(&mut T), ErrorCode, &'static [&'static str]);
 
-fn assert_refused(index: usize, error: &CheckpointError, code: ErrorCode, parts: &[&str]) {
+pub(crate) fn assert_refused(
+    index: usize,
+    error: &CheckpointError,
+    code: ErrorCode,
+    parts: &[&str],
+) {
     let text = error.to_string();
     assert_eq!(error.code(), code, "case {index}: {text}");
     for part in parts {
