@@ -1,5 +1,7 @@
 //! What the decoder has to build: sizes, the form of its blocks, and the weights it needs.
 
+use std::iter;
+
 use crate::{Family, Place, Rope, Slot};
 
 /// The architecture of a checkpoint, in the terms of the one decoder.
@@ -199,8 +201,7 @@ impl Architecture {
     pub fn linear_flops_per_token(&self) -> f64 {
         let head = elements(&self.shape(Place::Head));
         let matrices: f64 = self
-            .slots()
-            .iter()
+            .each_slot()
             .filter(|(slot, shape)| {
                 shape.len() == 2
                     && !matches!(
@@ -208,7 +209,7 @@ impl Architecture {
                         Place::Embedding | Place::Positions | Place::Head
                     )
             })
-            .map(|(slot, shape)| elements(shape) * self.share_computed(slot.place))
+            .map(|(slot, shape)| elements(&shape) * self.share_computed(slot.place))
             .sum();
         2.0 * (matrices + head)
     }
@@ -240,50 +241,58 @@ impl Architecture {
     /// Every weight of the model with its shape, in the order of computation. The head is left
     /// out when tied.
     pub fn slots(&self) -> Vec<(Slot, Vec<usize>)> {
-        let mut slots = Vec::new();
-        let mut add = |slot: Slot| {
-            let shape = self.shape(slot.place);
-            let bias = shape[..1].to_vec();
-            slots.push((slot, shape));
-            if self.has_bias(slot.place) {
-                slots.push((slot.bias(), bias));
-            }
-        };
-        add(Slot::model(Place::Embedding));
-        if self.positions == Positions::Learned {
-            add(Slot::model(Place::Positions));
-        }
+        self.each_slot().collect()
+    }
+
+    /// [`Architecture::slots`] one after the other: a configuration may claim more of them than
+    /// fit into memory.
+    pub(crate) fn each_slot(&self) -> impl Iterator<Item = (Slot, Vec<usize>)> {
         let projected = self.embedding_size != self.hidden_size;
-        if projected {
-            add(Slot::model(Place::ProjectIn));
-        }
-        for (layer, block) in self.blocks.iter().enumerate() {
-            for place in self.places(*block) {
-                let slot = Slot::block(layer, place);
-                let experts = self.experts.filter(|_| {
-                    matches!(
-                        place,
-                        Place::ExpertGate | Place::ExpertUp | Place::ExpertDown
-                    )
-                });
-                let count = experts.map_or(1, |experts| experts.count);
-                (0..count).for_each(|expert| add(slot.of_expert(expert)));
+        let before = [
+            (true, Place::Embedding),
+            (self.positions == Positions::Learned, Place::Positions),
+            (projected, Place::ProjectIn),
+        ];
+        let behind = [
+            (self.final_norm, Place::FinalNorm),
+            (projected, Place::ProjectOut),
+            (!self.tied_head, Place::Head),
+        ];
+        let of_model = |places: [(bool, Place); 3]| {
+            let present = places.into_iter().filter(|(present, _)| *present);
+            present.map(|(_, place)| Slot::model(place))
+        };
+        let of_blocks = self
+            .blocks
+            .iter()
+            .enumerate()
+            .flat_map(move |(layer, block)| {
+                self.places(*block).into_iter().flat_map(move |place| {
+                    let slot = Slot::block(layer, place);
+                    (0..self.count(place)).map(move |expert| slot.of_expert(expert))
+                })
+            });
+        let slots = of_model(before).chain(of_blocks).chain(of_model(behind));
+        let slots = slots.flat_map(move |slot| {
+            let shape = self.shape(slot.place);
+            let bias = self.has_bias(slot.place);
+            let bias = bias.then(|| (slot.bias(), shape[..1].to_vec()));
+            iter::once((slot, shape)).chain(bias)
+        });
+        // It is the head's own, whatever it is added to.
+        let of_tied_head = self.tied_head && self.has_bias(Place::Head);
+        let bias = (Slot::model(Place::Head).bias(), vec![self.vocab_size]);
+        slots.chain(of_tied_head.then_some(bias))
+    }
+
+    /// Number of weights at a place of a block that has it.
+    fn count(&self, place: Place) -> usize {
+        match (place, self.experts) {
+            (Place::ExpertGate | Place::ExpertUp | Place::ExpertDown, Some(experts)) => {
+                experts.count
             }
+            _ => 1,
         }
-        if self.final_norm {
-            add(Slot::model(Place::FinalNorm));
-        }
-        if projected {
-            add(Slot::model(Place::ProjectOut));
-        }
-        let head = Slot::model(Place::Head);
-        if !self.tied_head {
-            add(head);
-        } else if self.has_bias(Place::Head) {
-            // It is the head's own, whatever it is added to.
-            slots.push((head.bias(), vec![self.vocab_size]));
-        }
-        slots
     }
 
     /// The places of a block, in the order of computation.

@@ -1,6 +1,7 @@
 //! What weights are called in files, and how they lie there.
 
 use std::borrow::Cow;
+use std::iter;
 use std::ops::Range;
 
 use crate::{Architecture, Param, Place, Slot};
@@ -117,19 +118,52 @@ pub(crate) struct Layout {
     /// 1 is to be added.
     pub(crate) minus_one: bool,
     /// The rows of the stored tensor (its columns if transposed), in the order of the weight's.
-    pub(crate) rows: Vec<Range<usize>>,
+    pub(crate) rows: Rows,
     /// Rows of the stored tensor (columns if transposed).
     pub(crate) stored_rows: usize,
 }
 
+/// Rows of a stored tensor. No list of them: their number is a claim until the tensor is found to
+/// have them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// These.
+    Run(Range<usize>),
+    /// Of each head those with even numbers, then the others.
+    HalvesOfPairs { heads: usize, head_dim: usize },
+    /// Of each group of `stride` rows some.
+    OfGroups {
+        groups: usize,
+        stride: usize,
+        rows: Range<usize>,
+    },
+}
+
+impl Rows {
+    /// The runs of rows, in the order of the weight's.
+    pub(crate) fn runs(&self) -> Box<dyn Iterator<Item = Range<usize>>> {
+        match self.clone() {
+            Self::Run(rows) => Box::new(iter::once(rows)),
+            Self::HalvesOfPairs { heads, head_dim } => Box::new(halves_of_pairs(heads, head_dim)),
+            Self::OfGroups {
+                groups,
+                stride,
+                rows,
+            } => {
+                let of = move |group| group * stride + rows.start..group * stride + rows.end;
+                Box::new((0..groups).map(of))
+            }
+        }
+    }
+}
+
 impl Layout {
     /// The layout of a slot whose weight has `rows` rows.
-    #[allow(clippy::single_range_in_vec_init)] // one range is a list of one
     pub(crate) fn new(architecture: &Architecture, place: Place, rows: usize, take: Take) -> Self {
         let plain = Self {
             transposed: false,
             minus_one: false,
-            rows: vec![0..rows],
+            rows: Rows::Run(0..rows),
             stored_rows: rows,
         };
         match take {
@@ -143,12 +177,15 @@ impl Layout {
                 ..plain
             },
             Take::Below(unused) => Self {
-                rows: vec![unused..unused + rows],
+                rows: Rows::Run(unused..unused + rows),
                 stored_rows: unused + rows,
                 ..plain
             },
             Take::Pairs => Self {
-                rows: halves_of_pairs(rows / architecture.head_dim, architecture.head_dim),
+                rows: Rows::HalvesOfPairs {
+                    heads: rows / architecture.head_dim,
+                    head_dim: architecture.head_dim,
+                },
                 ..plain
             },
             Take::Grouped => grouped(architecture, place, &plain),
@@ -162,13 +199,12 @@ impl Layout {
 }
 
 /// Row `h, j, i` of `[heads, 2, head_dim / 2]` is row `h, i, j` of `[heads, head_dim / 2, 2]`.
-fn halves_of_pairs(heads: usize, head_dim: usize) -> Vec<Range<usize>> {
+fn halves_of_pairs(heads: usize, head_dim: usize) -> impl Iterator<Item = Range<usize>> {
     let half = head_dim / 2;
-    let row = |head: usize, j: usize, i: usize| head * head_dim + 2 * i + j;
+    let row = move |head: usize, j: usize, i: usize| head * head_dim + 2 * i + j;
     (0..heads)
-        .flat_map(|head| (0..2).flat_map(move |j| (0..half).map(move |i| row(head, j, i))))
+        .flat_map(move |head| (0..2).flat_map(move |j| (0..half).map(move |i| row(head, j, i))))
         .map(|row| row..row + 1)
-        .collect()
 }
 
 fn grouped(architecture: &Architecture, place: Place, plain: &Layout) -> Layout {
@@ -184,24 +220,23 @@ fn grouped(architecture: &Architecture, place: Place, plain: &Layout) -> Layout 
         Place::Key => (queries, 1),
         _ => (queries + 1, 1),
     };
-    let rows = (0..kv_heads).map(|group| {
-        let start = (group * (queries + 2) + first) * head_dim;
-        start..start + count * head_dim
-    });
     Layout {
-        rows: rows.collect(),
+        rows: Rows::OfGroups {
+            groups: kv_heads,
+            stride: (queries + 2) * head_dim,
+            rows: first * head_dim..(first + count) * head_dim,
+        },
         stored_rows: (heads + 2 * kv_heads) * head_dim,
         ..*plain
     }
 }
 
-#[allow(clippy::single_range_in_vec_init)] // one range is a list of one
 fn stacked(architecture: &Architecture, place: Place, all: &[Place], plain: &Layout) -> Layout {
     let rows = |place: &Place| architecture.shape(*place)[0];
     let before = all.iter().take_while(|other| **other != place);
     let start: usize = before.map(rows).sum();
     Layout {
-        rows: vec![start..start + rows(&place)],
+        rows: Rows::Run(start..start + rows(&place)),
         stored_rows: all.iter().map(rows).sum(),
         ..*plain
     }
@@ -238,7 +273,7 @@ mod tests {
 
     #[test]
     fn pairs_become_halves() {
-        let rows: Vec<usize> = halves_of_pairs(2, 4).into_iter().map(|r| r.start).collect();
+        let rows: Vec<usize> = halves_of_pairs(2, 4).map(|r| r.start).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
     }
 }

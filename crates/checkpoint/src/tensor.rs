@@ -201,7 +201,7 @@ impl Tensors {
         let by_bare = self.by_bare()?;
         let mut used = BTreeSet::new();
         let mut bound = BTreeMap::new();
-        for (slot, shape) in architecture.slots() {
+        for (slot, shape) in architecture.each_slot() {
             let heads = shape[0] / architecture.head_dim;
             let is_there = |pattern: &str| {
                 let first = &tensors_of(pattern, slot, heads)[0];
