@@ -11,6 +11,7 @@ mod directory;
 mod error;
 mod families;
 mod gguf;
+mod growth;
 mod hf_tokenizer;
 mod inspect;
 mod map;

@@ -7,6 +7,7 @@ use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{Encoding, ModelWrapper, PostProcessorWrapper, Tokenizer};
 
 use crate::CheckpointError;
+use crate::growth::{MOST, growth};
 
 /// A token's id, and the bytes of the text that it stands for.
 pub type TokenBytes = (u32, Range<usize>);
@@ -45,6 +46,14 @@ impl TextTokenizer {
             let detail = format!(
                 "it has a dropout of {dropout}, by which one text gives other tokens each time; \
                  set `dropout` to null"
+            );
+            return Err(CheckpointError::tokenizer(file, detail));
+        }
+        let growth = growth(&inner);
+        if growth > MOST {
+            let detail = format!(
+                "its normalizer and pre-tokenizer may make a text {growth} times as long, {MOST} \
+                 are the most; save a tokenizer with fewer steps"
             );
             return Err(CheckpointError::tokenizer(file, detail));
         }

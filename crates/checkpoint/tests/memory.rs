@@ -1,50 +1,13 @@
 //! How much memory it takes to open a GGUF file, whatever its header claims.
-#![allow(unsafe_code)] // an allocator that counts cannot be written without
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::fs;
+use std::path::Path;
 
 use assay_checkpoint::Checkpoint;
 
-thread_local! {
-    /// Bytes that this thread has allocated and not given back, and the most that was.
-    static HELD: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.with(|held| {
-            let (now, most) = held.get();
-            let now = now.wrapping_add(layout.size());
-            held.set((now, most.max(now)));
-        });
-        // SAFETY: the caller keeps to the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.with(|held| {
-            let (now, most) = held.get();
-            held.set((now.saturating_sub(layout.size()), most));
-        });
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The most that a call holds at once.
-fn most(call: impl FnOnce()) -> usize {
-    HELD.with(|held| held.set((0, 0)));
-    call();
-    HELD.with(|held| held.get().1)
-}
+use counting::most;
 
 fn header(tensors: u64, values: u64) -> Vec<u8> {
     let mut bytes = b"GGUF\x03\0\0\0".to_vec();
@@ -131,6 +94,51 @@ fn headers_take_no_more_than_a_multiple_of_the_file() {
             used <= FACTOR * bytes.len(),
             "{name}: {used} bytes for a file of {}",
             bytes.len()
+        );
+    }
+}
+
+/// A field of a protobuf message: its key and its bytes.
+fn field(message: &mut Vec<u8>, key: u8, bytes: &[u8]) {
+    message.push(key);
+    let length = bytes.len();
+    message.extend([
+        u8::try_from(length & 0x7f).unwrap() | 0x80,
+        u8::try_from(length >> 7).unwrap(),
+    ]);
+    message.extend(bytes);
+}
+
+/// What the documentation of tests/fuzz/main.rs states for tokenizers.
+const TOKENIZER_FACTOR: usize = 512;
+
+/// Each piece is any shorter one and another, so their merges are longer than they by a factor
+/// that grows with the longest.
+#[test]
+fn pieces_that_can_be_cut_anywhere_take_no_more_than_a_multiple_of_the_file() {
+    for longest in [16, 60, 128, 512, 1024] {
+        let mut model = Vec::new();
+        for length in 1..=longest {
+            let mut piece = Vec::new();
+            field(&mut piece, 0x0a, &vec![b'a'; length]);
+            field(&mut model, 0x0a, &piece);
+        }
+        field(&mut model, 0x12, &[0x18, 2]);
+        let dir = tempfile::tempdir().unwrap();
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/llama_gqa");
+        for name in ["config.json", "model.safetensors"] {
+            fs::copy(fixture.join(name), dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("tokenizer.model"), &model).unwrap();
+        let checkpoint = Checkpoint::open(dir.path()).unwrap();
+        let used = most(|| {
+            // Longer ones are refused.
+            assert_eq!(checkpoint.tokenizer().is_ok(), longest < 128);
+        });
+        assert!(
+            used <= TOKENIZER_FACTOR * model.len() + (1 << 20),
+            "{longest}: {used} bytes for a file of {}",
+            model.len()
         );
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn build<'a>(
         escape_whitespaces: true,
     };
     build::check(keys.file, &model)?;
-    if let Some((one, other)) = build::tied(&model) {
+    if let Some((one, other)) = build::tied(keys.file, &model)? {
         let detail = format!(
             "`{SCORES}` gives {one:?} and {other:?} the same score, so that it does not say which \
              of them is made first; give the model as a Hugging Face directory"

@@ -23,6 +23,10 @@ pub(crate) const SPACE: char = '\u{2581}';
 /// pieces in two grows with the square.
 const MAX_PIECE: usize = 1024;
 
+/// Bytes of all merges for each byte of the pieces. Those of models are some two or three; pieces
+/// made to be cut anywhere would have half as many as the longest of them is long.
+const MAX_MERGED: usize = 64;
+
 /// What the files beside the model decide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
@@ -106,7 +110,11 @@ pub(crate) fn tokenizer(
     options: Options,
 ) -> Result<Tokenizer, CheckpointError> {
     let failed = |error: tokenizers::Error| failed(label, &error);
-    let mut tokenizer = Tokenizer::new(pieces(model).map_err(failed)?);
+    let merges = match model.kind {
+        proto::BPE => merges(label, model)?,
+        _ => Vec::new(),
+    };
+    let mut tokenizer = Tokenizer::new(pieces(model, merges).map_err(failed)?);
     let prefix = if model.dummy_prefix {
         options.prefix
     } else {
@@ -175,7 +183,7 @@ fn user_defined(model: &Model) -> String {
     escaped.collect::<Vec<_>>().join("|")
 }
 
-fn pieces(model: &Model) -> tokenizers::Result<ModelWrapper> {
+fn pieces(model: &Model, merges: Vec<(String, String)>) -> tokenizers::Result<ModelWrapper> {
     let unk = usize::try_from(model.unk).unwrap_or_default();
     if model.kind == proto::UNIGRAM {
         let scored = |piece: &Piece| (piece.text.clone(), f64::from(piece.score));
@@ -191,7 +199,7 @@ fn pieces(model: &Model) -> tokenizers::Result<ModelWrapper> {
         .iter()
         .any(|piece| piece.kind == proto::USER_DEFINED);
     let built = BPE::builder()
-        .vocab_and_merges(vocabulary, merges(model))
+        .vocab_and_merges(vocabulary, merges)
         .unk_token(model.pieces[unk].text.clone())
         .fuse_unk(true)
         .byte_fallback(model.byte_fallback)
@@ -202,25 +210,32 @@ fn pieces(model: &Model) -> tokenizers::Result<ModelWrapper> {
 
 /// SentencePiece joins the two neighbours whose joint piece has the highest score. So each way to
 /// cut a piece in two others is a merge, in the order of the scores.
-fn merges(model: &Model) -> Vec<(String, String)> {
-    ranked(model)
-        .into_iter()
+fn merges(label: &str, model: &Model) -> Result<Vec<(String, String)>, CheckpointError> {
+    let ranked = ranked(label, model)?.into_iter();
+    Ok(ranked
         .map(|(_, left, right)| (left.to_owned(), right.to_owned()))
-        .collect()
+        .collect())
 }
 
 /// Two pieces that merges make and that have the same score, if there are any.
-pub(crate) fn tied(model: &Model) -> Option<(&str, &str)> {
+pub(crate) fn tied<'a>(
+    label: &str,
+    model: &'a Model,
+) -> Result<Option<(&'a str, &'a str)>, CheckpointError> {
     let pieces = &model.pieces;
     let same = |one: usize, other: usize| pieces[one].score.total_cmp(&pieces[other].score).is_eq();
-    let ranked = ranked(model);
+    let ranked = ranked(label, model)?;
     let mut pairs = ranked.windows(2).map(|pair| (pair[0].0, pair[1].0));
-    let (one, other) = pairs.find(|(one, other)| one != other && same(*one, *other))?;
-    Some((&pieces[one].text, &pieces[other].text))
+    let found = pairs.find(|(one, other)| one != other && same(*one, *other));
+    let text = |id: usize| pieces[id].text.as_str();
+    Ok(found.map(|(one, other)| (text(one), text(other))))
 }
 
 /// The merges: the id of what each makes, and its two parts.
-fn ranked(model: &Model) -> Vec<(usize, &str, &str)> {
+fn ranked<'a>(
+    label: &str,
+    model: &'a Model,
+) -> Result<Vec<(usize, &'a str, &'a str)>, CheckpointError> {
     let normal: HashMap<&str, usize> = model
         .pieces
         .iter()
@@ -229,10 +244,17 @@ fn ranked(model: &Model) -> Vec<(usize, &str, &str)> {
         .map(|(id, piece)| (piece.text.as_str(), id))
         .collect();
     let mut ranked: Vec<(usize, &str, &str)> = Vec::new();
+    let mut left_over = MAX_MERGED * normal.keys().map(|text| text.len()).sum::<usize>();
     for (text, id) in &normal {
         for (cut, _) in text.char_indices().skip(1) {
             let (left, right) = text.split_at(cut);
             if normal.contains_key(left) && normal.contains_key(right) {
+                left_over = left_over.checked_sub(text.len()).ok_or_else(|| {
+                    let detail = format!(
+                        "its merges are more than {MAX_MERGED} times as long as its pieces"
+                    );
+                    CheckpointError::damaged(label, detail)
+                })?;
                 ranked.push((*id, left, right));
             }
         }
@@ -242,7 +264,7 @@ fn ranked(model: &Model) -> Vec<(usize, &str, &str)> {
         let by_score = score(other.0).total_cmp(&score(one.0));
         by_score.then_with(|| one.cmp(other))
     });
-    ranked
+    Ok(ranked)
 }
 
 /// Adds the tokens that are found in a text as they stand: the model's own, then those beside it,
@@ -263,8 +285,9 @@ pub(crate) fn add_tokens(
         result.map(drop).map_err(|error| failed(label, &error))
     };
     add(tokenizer, own.collect())?;
+    // All at once: each call compiles the list of all of them anew.
+    add(tokenizer, added.values().cloned().collect())?;
     for (id, token) in added {
-        add(tokenizer, vec![token.clone()])?;
         let text = &token.content;
         let given = tokenizer.token_to_id(text);
         if given != Some(*id) {
