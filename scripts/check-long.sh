@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# The long check: calls every operation of a running service with what its own OpenAPI description
-# says, with what it does not say, and in sequences (schemathesis). Fails when the server answers
-# with a server error, or otherwise than it describes, or when anything panics.
-# EXAMPLES sets how many requests an operation gets at most.
+# The long check, in two parts. Opens checkpoints whose files are damaged in every way there is: fails
+# when one panics, ends the process or takes more memory than is stated, and keeps it in
+# crates/checkpoint/tests/fuzz-seeds. Then calls every operation of a running service with what its
+# own OpenAPI description says, with what it does not say, and in sequences (schemathesis): fails
+# when the server answers with a server error, or otherwise than it describes, or when anything
+# panics.
+# ASSAY_FUZZ_SECONDS sets how long each kind of file is damaged, ASSAY_FUZZ_SEED repeats an earlier
+# run, EXAMPLES sets how many requests an operation gets at most.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -15,6 +19,11 @@ readonly assay=${CARGO_TARGET_DIR:-$root/target}/release/assay
 readonly requirements=$root/scripts/schemathesis.txt
 # What the examples of the description call their checkpoint: here it is a tiny one.
 readonly model=SmolLM2-135M-Instruct.Q4_1.gguf
+
+export ASSAY_FUZZ_SECONDS=${ASSAY_FUZZ_SECONDS:-600}
+export ASSAY_FUZZ_SEED=${ASSAY_FUZZ_SEED:-$(date +%s)}
+step "opening damaged checkpoints (seed: $ASSAY_FUZZ_SEED)" \
+    cargo test --release --locked -p assay-checkpoint --test fuzz -- --nocapture
 
 # A virtual environment of its own below build/; Python's own stays as it is.
 install() {
