@@ -32,7 +32,8 @@ pub(crate) struct Edit {
 pub(crate) enum Change {
     /// The value at a path becomes this text.
     Set(Vec<Step>, String),
-    /// It becomes a text that is there many times, with another before and one behind.
+    /// It becomes a text that is there many times, with another before and one behind; `#` in it
+    /// is the number of the time.
     SetMany(Vec<Step>, String, String, usize, String),
     /// It is there this many times, or not at all.
     Repeat(Vec<Step>, usize),
@@ -111,13 +112,12 @@ fn damaged<'a>(
 
 fn change_tree(target: &Target, tree: &mut Tree, change: &Change) {
     match change {
-        Change::Set(path, raw) => {
-            let value = Tree::parse(raw.as_bytes());
-            *tree.at(path) = value.unwrap_or_else(|| Tree::Raw(raw.clone()));
-        }
+        Change::Set(path, raw) => *tree.at(path) = Tree::of(raw),
         Change::SetMany(path, before, raw, times, behind) => {
-            let text = format!("{before}{}{behind}", raw.repeat(*times));
-            *tree.at(path) = Tree::Raw(text);
+            let one = |index: usize| raw.replace('#', &index.to_string());
+            let many: String = (0..*times).map(one).collect();
+            let text = format!("{before}{many}{behind}");
+            *tree.at(path) = Tree::of(&text);
         }
         Change::Repeat(path, times) => tree.repeat(path, *times),
         Change::Copy(path, from) => {

@@ -15,7 +15,9 @@ pub(crate) struct Target {
     within: &'static [&'static str],
     /// Whether the tokenizer and the chat template are built and used, instead of the weights.
     pub(crate) tokenizer: bool,
-    /// Bytes of memory for each byte of a file that is damaged.
+    /// Bytes of memory for each byte of a file that is damaged. The most that was found: 105 for
+    /// JSON of objects with one field, 50 for any header, 20 for the tokens of a GGUF file, 112 for
+    /// the merges and 302 for the trie of pieces, which the tokenizers crate builds.
     pub(crate) factor: usize,
 }
 

@@ -43,6 +43,11 @@ impl Tree {
         Some(Self::from(&value))
     }
 
+    /// The tree of a text that may be JSON.
+    pub(crate) fn of(text: &str) -> Self {
+        Self::parse(text.as_bytes()).unwrap_or_else(|| Self::Raw(text.to_owned()))
+    }
+
     pub(crate) fn text(text: &str) -> Self {
         Self::Raw(Value::from(text).to_string())
     }
