@@ -209,7 +209,7 @@ impl Change<'_> {
         } else {
             (up, down)
         };
-        let left = self.layout.rows.iter().cloned().flatten();
+        let left = self.layout.rows.runs().flatten();
         let left = left.flat_map(|row| by_row[row * rank..(row + 1) * rank].iter().copied());
         Ok(Some(LowRank {
             left: left.collect(),
