@@ -168,8 +168,10 @@ pub struct Experts {
 /// Constants that activations are multiplied by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scales {
-    /// The embedding; rounded to the dtype of the computation first.
+    /// The embedding.
     pub embedding: f64,
+    /// Whether `embedding` is rounded to the dtype of the computation first.
+    pub rounds_embedding: bool,
     /// What attention and MLP add to the residual stream.
     pub residual: f64,
     /// The logits.
@@ -180,6 +182,7 @@ impl Scales {
     /// Nothing is multiplied.
     pub const NONE: Self = Self {
         embedding: 1.0,
+        rounds_embedding: false,
         residual: 1.0,
         logits: 1.0,
     };

@@ -24,14 +24,16 @@ pub struct Checkpoint {
     pub(crate) warnings: Vec<String>,
     pub(crate) files: Tensors,
     pub(crate) weights: BTreeMap<Slot, Bound>,
-    /// The adapter that was added; its file is the last.
-    pub(crate) adapter: Option<Directory>,
+    /// Name of the adapter that was added, and the digest of its configuration as it was read. Its
+    /// file is the last.
+    pub(crate) adapter: Option<(String, String)>,
 }
 
 /// Where a checkpoint came from.
 #[derive(Debug)]
 pub(crate) enum Source {
-    Directory(Directory),
+    /// With the digest of config.json as it was read, in hexadecimal.
+    Directory(Directory, String),
     Gguf(Gguf),
 }
 
@@ -60,23 +62,31 @@ impl Checkpoint {
         }
     }
 
-    /// [`Checkpoint::open`], with what the LoRA adapter at `adapter` adds: the directory that
-    /// PEFT's `save_pretrained` wrote. Its names are those of Hugging Face's form of the base, be
-    /// the base a GGUF file. Tokenizer and chat template are the base's.
+    /// [`Checkpoint::open`], and [`Checkpoint::with_adapter`] if there is one.
     ///
     /// # Errors
-    /// Those of the base, or the adapter is damaged, of a kind that is not supported, or of
-    /// another base.
+    /// Those of the two.
     pub fn open_with(path: &Path, adapter: Option<&Path>) -> Result<Self, CheckpointError> {
-        let mut base = Self::open(path)?;
-        if let Some(adapter) = adapter {
-            let directory = Directory {
-                path: adapter.to_owned(),
-                name: name_of(adapter),
-            };
-            adapter::apply(&mut base, directory)?;
+        let base = Self::open(path)?;
+        match adapter {
+            Some(adapter) => base.with_adapter(adapter),
+            None => Ok(base),
         }
-        Ok(base)
+    }
+
+    /// The checkpoint with what a LoRA adapter adds to it: the directory that PEFT's
+    /// `save_pretrained` wrote. Its names are those of Hugging Face's form of the base, be the
+    /// base a GGUF file. Tokenizer and chat template stay the base's.
+    ///
+    /// # Errors
+    /// The adapter is damaged, of a kind that is not supported, or of another base.
+    pub fn with_adapter(mut self, adapter: &Path) -> Result<Self, CheckpointError> {
+        let directory = Directory {
+            path: adapter.to_owned(),
+            name: name_of(adapter),
+        };
+        adapter::apply(&mut self, &directory)?;
+        Ok(self)
     }
 
     /// The architecture, in the terms of the decoder.
@@ -110,11 +120,6 @@ impl Checkpoint {
     /// # Errors
     /// A file cannot be read, or is another one by now.
     pub fn digest(&self, cache: &DigestCache) -> Result<String, CheckpointError> {
-        let file = |path: &Path, label: &str| {
-            cache
-                .file(path)
-                .map_err(|error| CheckpointError::io(label, error))
-        };
         let mapped = |weights: &WeightFile| {
             let (hex, state) = cache
                 .file_in_state(&weights.path)
@@ -138,12 +143,8 @@ impl Checkpoint {
         let (own, of_adapter) = self.files.files.split_at(self.files.files.len() - adapted);
         let hex = match &self.source {
             Source::Gguf(_) => mapped(&own[0])?,
-            Source::Directory(directory) => {
-                let config = directory::CONFIG;
-                let mut digests = BTreeMap::from([(
-                    config.to_owned(),
-                    file(&directory.path.join(config), &directory.label(config))?,
-                )]);
+            Source::Directory(_, config) => {
+                let mut digests = BTreeMap::from([(directory::CONFIG.to_owned(), config.clone())]);
                 for weights in own {
                     let name = weights
                         .path
@@ -156,17 +157,11 @@ impl Checkpoint {
             }
         };
         let hex = match (&self.adapter, of_adapter) {
-            (Some(directory), [weights]) => {
-                let config = adapter::CONFIG;
-                listing(&BTreeMap::from([
-                    ("base".to_owned(), hex),
-                    (
-                        config.to_owned(),
-                        file(&directory.path.join(config), &directory.label(config))?,
-                    ),
-                    (adapter::WEIGHTS.to_owned(), mapped(weights)?),
-                ]))
-            }
+            (Some((_, config)), [weights]) => listing(&BTreeMap::from([
+                ("base".to_owned(), hex),
+                (adapter::CONFIG.to_owned(), config.clone()),
+                (adapter::WEIGHTS.to_owned(), mapped(weights)?),
+            ])),
             _ => hex,
         };
         Ok(format!("sha256:{hex}"))
@@ -198,7 +193,7 @@ impl Checkpoint {
     /// embedding has rows.
     pub fn tokenizer(&self) -> Result<TextTokenizer, CheckpointError> {
         let tokenizer = match &self.source {
-            Source::Directory(directory) => hf_tokenizer::load(directory)?,
+            Source::Directory(directory, _) => hf_tokenizer::load(directory)?,
             Source::Gguf(gguf) => gguf.tokenizer(&self.files.files[0])?,
         };
         tokenizer.check_fits(self.architecture.vocab_size)?;
@@ -211,7 +206,7 @@ impl Checkpoint {
     /// It is damaged, or no template.
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>, CheckpointError> {
         match &self.source {
-            Source::Directory(directory) => hf_tokenizer::chat_template(directory),
+            Source::Directory(directory, _) => hf_tokenizer::chat_template(directory),
             Source::Gguf(gguf) => gguf.chat_template(&self.files.files[0]),
         }
     }

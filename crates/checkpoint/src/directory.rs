@@ -6,11 +6,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use assay_api::Dtype;
+use sha2::Digest as _;
 
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::{self, Configuration};
+use crate::digest::sha256;
 use crate::map::{MappedFile, open_regular};
-use crate::names::{bare, entries, tensors_of};
+use crate::names::{bare, tensor_of};
 use crate::tensor::{Tensors, WeightDtype, WeightFile};
 use crate::{Architecture, CheckpointError, Place, Slot, adapter, safetensors};
 
@@ -77,18 +79,20 @@ pub(crate) fn is_pickle(path: &Path) -> bool {
 
 /// Opens a Hugging Face directory.
 pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> {
+    if directory.has(adapter::CONFIG) && !directory.has(CONFIG) {
+        return Err(CheckpointError::NotACheckpoint {
+            path: directory.name.clone(),
+            detail: "it is an adapter; give its base as the model, and this directory as `adapter`"
+                .to_owned(),
+        });
+    }
     let files = weight_files(&directory)?;
     let label = directory.label(CONFIG);
     let bytes = directory
         .read(CONFIG)?
         .ok_or_else(|| CheckpointError::NotACheckpoint {
             path: directory.name.clone(),
-            detail: if directory.has(adapter::CONFIG) {
-                "it is an adapter; give its base as the model, and this directory as `adapter`"
-                    .to_owned()
-            } else {
-                format!("it has no {CONFIG}; give the directory that save_pretrained wrote")
-            },
+            detail: format!("it has no {CONFIG}; give the directory that save_pretrained wrote"),
         })?;
     let Configuration {
         mut architecture,
@@ -120,7 +124,7 @@ pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> 
         .map_or(Dtype::Float32, WeightDtype::computed_in);
     Ok(Checkpoint {
         name: directory.name.clone(),
-        source: Source::Directory(directory),
+        source: Source::Directory(directory, sha256(|hasher| hasher.update(&bytes))),
         architecture,
         default_dtype,
         warnings: others.into_iter().chain(head).chain(differs).collect(),
@@ -142,8 +146,8 @@ fn settle_head(
     }
     let names = architecture.family.spec().safetensors;
     let name = |place: Place| {
-        let patterns = entries(names, place);
-        patterns.filter_map(move |(pattern, _)| tensors_of(pattern, Slot::model(place), 1).pop())
+        let patterns = names.of(place);
+        patterns.map(move |(pattern, _)| tensor_of(&pattern, Slot::model(place)))
     };
     let stored = |place: Place| {
         let found = name(place).find_map(|name| tensors.find(&name));

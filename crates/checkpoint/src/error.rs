@@ -121,6 +121,34 @@ pub enum CheckpointError {
         /// The shape that follows from the configuration.
         expected: Vec<usize>,
     },
+    /// A tensor of an adapter has no place in its base.
+    #[error(
+        "{file} changes `{tensor}`, which this base ({family}) does not have; give the base that \
+         the adapter was trained with"
+    )]
+    NoSuchModule {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// The family of the base.
+        family: &'static str,
+    },
+    /// An adapter was trained with a larger vocabulary.
+    #[error(
+        "{file}: tensor `{tensor}` has {rows} rows, the base has {expected}: tokens were added in \
+         training; merge the adapter with PEFT and give the merged model"
+    )]
+    AddedTokens {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Rows in the file.
+        rows: usize,
+        /// Rows of the base.
+        expected: usize,
+    },
     /// A tensor of an adapter does not fit the weight it changes.
     #[error(
         "{file}: tensor `{tensor}` has shape {stored:?}, this base ({family}) needs {expected:?}; \
@@ -220,6 +248,8 @@ impl CheckpointError {
             Self::MissingTensor { .. }
             | Self::UnusedTensor { .. }
             | Self::WrongShape { .. }
+            | Self::NoSuchModule { .. }
+            | Self::AddedTokens { .. }
             | Self::OtherBase { .. } => ErrorCode::TensorMismatch,
             Self::UnsupportedDtype { .. } => ErrorCode::DtypeUnsupported,
             Self::Tokenizer { .. } | Self::TokenizerTooLarge { .. } => ErrorCode::TokenizerUnusable,

@@ -23,10 +23,8 @@ pub fn inspect(checkpoint: &Checkpoint, path: &str) -> Result<ModelInspection, C
     };
     Ok(ModelInspection {
         path: path.to_owned(),
-        adapter: checkpoint
-            .adapter
-            .as_ref()
-            .map(|adapter| adapter.name.clone()),
+        adapter: checkpoint.adapter.as_ref().map(|(name, _)| name.clone()),
+
         family: architecture.family.name().to_owned(),
         parameters,
         stored: stored(checkpoint),

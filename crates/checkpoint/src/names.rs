@@ -6,10 +6,19 @@ use std::ops::Range;
 
 use crate::{Architecture, Param, Place, Slot};
 
-/// The names of a family's weights in one file format. `{layer}`, `{expert}` and `{head}` in a name
-/// stand for an index; `.weight` or `.bias` follows. A place may have several names, of which a file
-/// has one.
-pub(crate) type NameTable = &'static [(Place, &'static str, Take)];
+/// A place, what its weight is called, and how it lies there. `{expert}` and `{head}` in a name stand
+/// for an index; `.weight` or `.bias` follows.
+pub(crate) type Row = (Place, &'static str, Take);
+
+/// The names of a family's weights in one file format. A place may have several names, of which a
+/// file has one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameTable {
+    /// What names of weights of a block start with; `{layer}` stands for its index.
+    pub(crate) block: &'static str,
+    /// Lists of names. Families share some of them.
+    pub(crate) lists: &'static [&'static [Row]],
+}
 
 /// How a weight lies in the tensor of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,33 +82,48 @@ pub(crate) fn bare(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The rows of a table for a place.
-pub(crate) fn entries(
-    names: NameTable,
-    place: Place,
-) -> impl Iterator<Item = (&'static str, Take)> + Clone {
-    let found = names.iter().filter(move |(named, ..)| *named == place);
-    found.map(|(_, pattern, take)| (*pattern, *take))
+impl NameTable {
+    /// What the weight of a place may be called, from the first name on, and how it lies there.
+    pub(crate) fn of(self, place: Place) -> impl Iterator<Item = (String, Take)> + Clone {
+        let rows = self.lists.iter().copied().flatten();
+        let rows = rows.filter(move |(named, ..)| *named == place);
+        rows.map(move |(_, name, take)| {
+            let block = if place.is_in_block() { self.block } else { "" };
+            (format!("{block}{name}"), *take)
+        })
+    }
 }
 
-/// The names of the tensors that a slot is in, one or one for each head.
-pub(crate) fn tensors_of(pattern: &str, slot: Slot, heads: usize) -> Vec<String> {
+/// The module that the weight of a slot is in; `{head}` stays in the name.
+pub(crate) fn module_of(pattern: &str, slot: Slot) -> String {
+    pattern
+        .replace("{layer}", &slot.layer.to_string())
+        .replace("{expert}", &slot.expert.to_string())
+}
+
+/// The names of the tensors that a slot is in, one or one for each head. One after the other: a
+/// configuration may claim more heads than there are tensors.
+pub(crate) fn tensors_of(
+    pattern: &str,
+    slot: Slot,
+    heads: usize,
+) -> impl Iterator<Item = String> + use<> {
     let suffix = match slot.param {
         Param::Weight => "weight",
         Param::Bias => "bias",
     };
-    let name = pattern
-        .replace("{layer}", &slot.layer.to_string())
-        .replace("{expert}", &slot.expert.to_string());
-    if name.contains("{head}") {
-        let of = |head: usize| name.replace("{head}", &head.to_string());
-        (0..heads)
-            .map(|head| format!("{}.{suffix}", of(head)))
-            .collect()
-    } else {
-        vec![format!("{name}.{suffix}")]
-    }
+    let module = module_of(pattern, slot);
+    let heads = if module.contains(HEAD) { heads } else { 1 };
+    (0..heads).map(move |head| format!("{}.{suffix}", module.replace(HEAD, &head.to_string())))
 }
+
+/// The name of the only tensor that a slot is in, or of the first.
+pub(crate) fn tensor_of(pattern: &str, slot: Slot) -> String {
+    tensors_of(pattern, slot, 1).next().unwrap_or_default()
+}
+
+/// What stands for the index of a head.
+pub(crate) const HEAD: &str = "{head}";
 
 /// Vectors have no columns to exchange with rows.
 pub(crate) fn take_of(take: Take, shape: &[usize]) -> Take {

@@ -51,6 +51,21 @@ pub enum Place {
     Head,
 }
 
+impl Place {
+    /// Whether each block has such a place.
+    pub const fn is_in_block(self) -> bool {
+        !matches!(
+            self,
+            Self::Embedding
+                | Self::Positions
+                | Self::ProjectIn
+                | Self::FinalNorm
+                | Self::ProjectOut
+                | Self::Head
+        )
+    }
+}
+
 /// Which parameter of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Param {

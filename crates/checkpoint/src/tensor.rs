@@ -9,7 +9,7 @@ use assay_api::Dtype;
 use half::{bf16, f16};
 
 use crate::map::MappedFile;
-use crate::names::{Layout, NameTable, bare, entries, take_of, tensors_of};
+use crate::names::{HEAD, Layout, NameTable, Take, bare, take_of, tensor_of, tensors_of};
 use crate::weight::Bound;
 use crate::{Architecture, CheckpointError, Place, QkNorm, Slot};
 
@@ -198,78 +198,79 @@ impl Tensors {
         architecture: &Architecture,
         names: NameTable,
     ) -> Result<BTreeMap<Slot, Bound>, CheckpointError> {
-        let by_bare = self.by_bare()?;
+        let stored = self.by_bare()?;
         let mut used = BTreeSet::new();
         let mut bound = BTreeMap::new();
         for (slot, shape) in architecture.each_slot() {
-            let heads = shape[0] / architecture.head_dim;
-            let is_there = |pattern: &str| {
-                let first = &tensors_of(pattern, slot, heads)[0];
-                by_bare.contains_key(bare(first).as_ref())
+            let (pattern, take) = name_of(&stored, names, slot)
+                .ok_or_else(|| missing(checkpoint, format!("{:?}", slot.place), slot))?;
+            let by_head = pattern.contains(HEAD);
+            let heads = if by_head {
+                shape[0] / architecture.head_dim
+            } else {
+                1
             };
-            let mut known = entries(names, slot.place);
-            let (pattern, take) = known
-                .clone()
-                .find(|(pattern, _)| is_there(pattern))
-                .or_else(|| known.next())
-                .ok_or_else(|| {
-                    let place = format!("{:?} (this kind of file has no name for it)", slot.place);
-                    missing(checkpoint, place, slot)
-                })?;
-            let wanted = tensors_of(pattern, slot, heads);
-            let rows = shape[0] / wanted.len();
+            let rows = shape[0] / heads.max(1);
             let layout = Layout::new(architecture, slot.place, rows, take_of(take, &shape));
-            let mut tensors = Vec::with_capacity(wanted.len());
-            for name in wanted {
-                let bare = bare(&name).into_owned();
-                let Some(&(stored, tensor)) = by_bare.get(bare.as_str()) else {
+            let expected = stored_shape(architecture, slot, &shape, &layout, by_head);
+            let mut tensors: Vec<StoredTensor> = Vec::new();
+            for name in tensors_of(&pattern, slot, heads) {
+                let Some(&(own, tensor)) = stored.get(bare(&name).as_ref()) else {
                     return Err(missing(checkpoint, name, slot));
                 };
-                let by_head = pattern.contains("{head}");
-                let expected = stored_shape(architecture, slot, &shape, &layout, by_head);
-                if tensor.shape != expected {
-                    return Err(CheckpointError::WrongShape {
-                        file: self.files[tensor.file].label.clone(),
-                        tensor: stored.to_owned(),
-                        stored: tensor.shape.clone(),
-                        expected,
-                    });
-                }
-                used.insert(stored);
+                self.check(own, tensor, &expected, tensors.first())?;
+                used.insert(own);
                 tensors.push(tensor.clone());
             }
-            let formats = tensors
-                .windows(2)
-                .find(|pair| pair[0].format != pair[1].format);
-            if let Some([_, other]) = formats {
-                return Err(CheckpointError::UnsupportedDtype {
-                    file: self.files[other.file].label.clone(),
-                    tensor: tensors_of(pattern, slot, heads).join("`, `"),
-                    dtype: "several dtypes".to_owned(),
-                    supported: "one for all heads",
-                });
-            }
-            bound.insert(
-                slot,
-                Bound {
-                    shape,
-                    tensors,
-                    layout,
-                    low_rank: None,
-                },
-            );
+            let one = Bound {
+                shape,
+                tensors,
+                layout,
+                low_rank: None,
+            };
+            bound.insert(slot, one);
         }
-        let unused = self
-            .by_name
-            .iter()
-            .find(|(name, _)| !used.contains(name.as_str()));
-        match unused {
+        let mut unused = self.by_name.iter();
+        match unused.find(|(name, _)| !used.contains(name.as_str())) {
             None => Ok(bound),
             Some((name, tensor)) => Err(CheckpointError::UnusedTensor {
                 file: self.files[tensor.file].label.clone(),
                 tensor: name.clone(),
             }),
         }
+    }
+
+    /// Refuses a tensor of another shape, of another format than the first one of its slot, or a
+    /// vector in blocks, of which a row would be a part of one.
+    fn check(
+        &self,
+        name: &str,
+        tensor: &StoredTensor,
+        expected: &[usize],
+        first: Option<&StoredTensor>,
+    ) -> Result<(), CheckpointError> {
+        let file = self.files[tensor.file].label.clone();
+        if tensor.shape != expected {
+            return Err(CheckpointError::WrongShape {
+                file,
+                tensor: name.to_owned(),
+                stored: tensor.shape.clone(),
+                expected: expected.to_vec(),
+            });
+        }
+        let refused = |supported: &'static str| CheckpointError::UnsupportedDtype {
+            file: file.clone(),
+            tensor: name.to_owned(),
+            dtype: tensor.format.spec().name.to_owned(),
+            supported,
+        };
+        if first.is_some_and(|first| first.format != tensor.format) {
+            return Err(refused("the dtype of the other heads"));
+        }
+        if expected.len() == 1 && tensor.format.plain().is_none() {
+            return Err(refused("F32, F16, BF16"));
+        }
+        Ok(())
     }
 
     /// The tensors by their names without wrappers, with the names they are stored by.
@@ -286,8 +287,21 @@ impl Tensors {
     }
 }
 
+/// The first name of a slot's weight that is stored, or else the first there is, and how it lies
+/// there.
+fn name_of(
+    stored: &BTreeMap<String, (&str, &StoredTensor)>,
+    names: NameTable,
+    slot: Slot,
+) -> Option<(String, Take)> {
+    let is_there = |pattern: &str| stored.contains_key(bare(&tensor_of(pattern, slot)).as_ref());
+    let mut known = names.of(slot.place);
+    let found = known.clone().find(|(pattern, _)| is_there(pattern));
+    found.or_else(|| known.next())
+}
+
 /// The shape that a tensor of this slot must have in the file.
-fn stored_shape(
+pub(crate) fn stored_shape(
     architecture: &Architecture,
     slot: Slot,
     shape: &[usize],

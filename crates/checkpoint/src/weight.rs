@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::adapter::LowRank;
+use crate::adapter::{Factors, LowRank};
 use crate::gguf::dequantise;
 use crate::names::Layout;
 use crate::tensor::{Format, StoredTensor, Tensors, WeightDtype};
@@ -18,7 +18,7 @@ pub(crate) struct Bound {
     /// How each of them lies there.
     pub(crate) layout: Layout,
     /// What an adapter adds.
-    pub(crate) low_rank: Option<LowRank>,
+    pub(crate) low_rank: Option<Factors>,
 }
 
 impl Bound {
@@ -78,8 +78,12 @@ impl<'a> Weight<'a> {
     }
 
     /// What an adapter adds to it, which [`Weight::rows`] do not have.
-    pub fn low_rank(&self) -> Option<&'a LowRank> {
-        self.bound.low_rank.as_ref()
+    pub fn low_rank(&self) -> Option<LowRank<'a>> {
+        let factors = self.bound.low_rank.as_ref()?;
+        Some(LowRank {
+            factors,
+            files: self.files,
+        })
     }
 
     /// All elements, row by row, little endian.
@@ -117,7 +121,7 @@ impl<'a> Weight<'a> {
 }
 
 /// The stored rows behind the rows `wanted` of a weight.
-fn pieces(
+pub(crate) fn pieces(
     stored: impl IntoIterator<Item = Range<usize>>,
     wanted: Range<usize>,
 ) -> Vec<Range<usize>> {

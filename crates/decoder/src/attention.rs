@@ -1,6 +1,6 @@
 //! Causal attention within windows.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use assay_checkpoint::{Architecture, Block, Place, Positions, QkNorm, Slot};
 use tch::{Device, Kind, Tensor};
@@ -57,16 +57,8 @@ pub(crate) struct AttentionScratch {
     pub(crate) qkv: Tensor,
     /// `[rows, heads * head_dim]`; rows of padding stay zero.
     pub(crate) attended: Tensor,
-    masks: HashMap<Tile, Tensor>,
-}
-
-/// A tile of scores: `rows` queries, the first of which is key number `before`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Tile {
-    rows: i64,
-    keys: i64,
-    before: i64,
-    window: Option<i64>,
+    /// By the window.
+    masks: BTreeMap<i64, Tensor>,
 }
 
 impl AttentionScratch {
@@ -80,7 +72,7 @@ impl AttentionScratch {
         Ok(Self {
             qkv: Tensor::f_empty([rows, heads * sizes.head_dim], options)?,
             attended: Tensor::f_zeros([rows, sizes.heads * sizes.head_dim], options)?,
-            masks: HashMap::new(),
+            masks: BTreeMap::new(),
         })
     }
 }
@@ -199,52 +191,50 @@ impl Attention {
             .attended
             .f_narrow(0, start, windows * len)?
             .f_view([windows, len, heads * head_dim])?;
-        let write = |first: i64, count: i64, attended: &Tensor| -> Result<(), DecoderError> {
-            let attended =
-                attended
-                    .f_transpose(1, 2)?
-                    .f_reshape([windows, count, heads * head_dim])?;
-            target.f_narrow(1, first, count)?.f_copy_(&attended)?;
-            Ok(())
+        let heads_of = |first: i64, count: i64| -> Result<Tensor, DecoderError> {
+            // As attention gives it, `[windows, heads, count, head_dim]`.
+            let rows = target.f_narrow(1, first, count)?;
+            Ok(rows.f_unflatten(2, [heads, head_dim])?.f_transpose(1, 2)?)
         };
         let changed = self.softcap.is_some() || self.slopes.is_some();
-        let causal = self.window.is_none_or(|window| len <= window);
-        if causal && !changed {
+        let window = self.window.filter(|window| *window < len);
+        if window.is_none() && !changed {
             let attended = self.fused(&queries, &keys, &values, None)?;
-            return write(0, len, &attended);
+            heads_of(0, len)?.f_copy_(&attended)?;
+            return Ok(());
         }
         let mut first = 0;
         while first < len {
             let rows = QUERY_ROWS.min(len - first);
-            let from = self.window.map_or(0, |window| (first + 1 - window).max(0));
-            let count = first + rows - from;
-            // No query of the first tiles has a key too far back.
-            let window = self.window.filter(|window| first + rows > *window);
-            let tile = if changed && window.is_none() {
-                Tile {
-                    rows,
-                    keys: rows,
-                    before: 0,
-                    window,
-                }
-            } else {
-                Tile {
-                    rows,
-                    keys: count,
-                    before: first - from,
-                    window,
-                }
+            let from = window.map_or(0, |window| (first + 1 - window).max(0));
+            let tile = Tile {
+                rows,
+                keys: first + rows - from,
+                before: first - from,
             };
-            let mask = tile.mask(&mut scratch.masks, &queries)?;
             let queries = queries.f_narrow(2, first, rows)?;
-            let keys = keys.f_narrow(2, from, count)?;
-            let values = values.f_narrow(2, from, count)?;
-            let attended = if changed {
-                self.explicit(&queries, &keys, &values, &mask, from)?
+            let keys = keys.f_narrow(2, from, tile.keys)?;
+            let values = values.f_narrow(2, from, tile.keys)?;
+            let mut target = heads_of(first, rows)?;
+            if changed {
+                // Without a window, only keys behind a query are excluded, and these are its own
+                // tile's.
+                let tile = match window {
+                    Some(_) => tile,
+                    None => Tile {
+                        keys: rows,
+                        before: 0,
+                        ..tile
+                    },
+                };
+                let window = window.unwrap_or(QUERY_ROWS);
+                let mask = tile.mask(&mut scratch.masks, window, &queries)?;
+                self.explicit([&queries, &keys, &values], &mask, from, &target)?;
             } else {
-                self.fused(&queries, &keys, &values, Some(&mask))?
-            };
-            write(first, rows, &attended)?;
+                let window = window.unwrap_or(len);
+                let mask = tile.mask(&mut scratch.masks, window, &queries)?;
+                target.f_copy_(&self.fused(&queries, &keys, &values, Some(&mask))?)?;
+            }
             first += rows;
         }
         Ok(())
@@ -272,29 +262,28 @@ impl Attention {
 
     /// Attention whose scores are capped or lowered by distance, which no fused kernel does: one
     /// window at a time, so that scores exist for one tile of one window. The mask is that of the
-    /// last keys; all queries attend to those before. `from` is the position of the first key.
+    /// last keys; all queries attend to those before. `from` is the position of the first key,
+    /// `target` what is written, `[windows, heads, rows, head_dim]`.
     fn explicit(
         &self,
-        queries: &Tensor,
-        keys: &Tensor,
-        values: &Tensor,
+        [queries, keys, values]: [&Tensor; 3],
         mask: &Tensor,
         from: i64,
-    ) -> Result<Tensor, DecoderError> {
+        target: &Tensor,
+    ) -> Result<(), DecoderError> {
         let Sizes {
             heads,
             kv_heads,
             head_dim,
         } = self.sizes;
         let (windows, _, rows, _) = queries.size4()?;
+        let (_, _, count, _) = keys.size4()?;
         let kind = queries.f_kind()?;
         let bias = match &self.slopes {
             None => None,
-            Some(slopes) => Some(self.distances(slopes, from, keys.size4()?.2)?),
+            Some(slopes) => Some(self.distances(slopes, from, count)?),
         };
         let (_, masked) = mask.size2()?;
-        let first_masked = keys.size4()?.2 - masked;
-        let mut attended = Vec::new();
         for window in 0..windows {
             // The query heads of a key head are rows of one product with it.
             let grouped = queries.f_select(0, window)?.f_reshape([
@@ -307,16 +296,17 @@ impl Attention {
             if let Some(cap) = self.softcap {
                 scores = scores.f_div_scalar_(cap)?.f_tanh_()?.f_mul_scalar_(cap)?;
             }
-            let by_head = scores.f_view([heads, rows, -1])?;
+            let mut by_head = scores.f_view([heads, rows, -1])?;
             if let Some(bias) = &bias {
-                let _ = by_head.shallow_clone().f_add_(bias)?;
+                let _ = by_head.f_add_(bias)?;
             }
-            let _ = by_head.f_narrow(2, first_masked, masked)?.f_add_(mask)?;
+            let _ = by_head.f_narrow(2, count - masked, masked)?.f_add_(mask)?;
             let weights = scores.f_softmax(-1, Kind::Float)?.f_to_kind(kind)?;
-            let values = values.f_select(0, window)?;
-            attended.push(weights.f_matmul(&values)?.f_view([heads, rows, head_dim])?);
+            let attended = weights.f_matmul(&values.f_select(0, window)?)?;
+            let attended = attended.f_view([heads, rows, head_dim])?;
+            target.f_select(0, window)?.f_copy_(&attended)?;
         }
-        Ok(Tensor::f_stack(&attended, 0)?)
+        Ok(())
     }
 
     /// `[heads, 1, keys]`: what is added to the scores of the keys from position `from` on. As
@@ -339,27 +329,48 @@ impl Attention {
     }
 }
 
+/// A tile of scores: `rows` queries, the first of which is key number `before` of `keys`.
+#[derive(Clone, Copy, Debug)]
+struct Tile {
+    rows: i64,
+    keys: i64,
+    before: i64,
+}
+
 impl Tile {
     /// `[rows, keys]` in the dtype and on the device of `like`: 0 where a query attends to a key,
     /// else minus infinity.
-    fn mask(self, made: &mut HashMap<Self, Tensor>, like: &Tensor) -> Result<Tensor, DecoderError> {
-        if let Some(mask) = made.get(&self) {
-            return Ok(mask.shallow_clone());
-        }
-        let numbers = (Kind::Int64, like.device());
-        let queries = Tensor::f_arange(self.rows, numbers)?
-            .f_add_scalar_(self.before)?
-            .f_unsqueeze(1)?;
-        let distance = queries.f_sub(&Tensor::f_arange(self.keys, numbers)?)?;
-        let mut excluded = distance.f_lt(0)?;
-        if let Some(window) = self.window {
-            excluded = excluded.f_logical_or(&distance.f_ge(window)?)?;
-        }
-        let mask = Tensor::f_zeros([self.rows, self.keys], (like.f_kind()?, like.device()))?
-            .f_masked_fill_(&excluded, f64::NEG_INFINITY)?;
-        made.insert(self, mask.shallow_clone());
-        Ok(mask)
+    ///
+    /// That depends on their distance alone, so the masks of all tiles under a window are parts of
+    /// one, whose first column is the farthest key that the first query attends to.
+    fn mask(
+        self,
+        made: &mut BTreeMap<i64, Tensor>,
+        window: i64,
+        like: &Tensor,
+    ) -> Result<Tensor, DecoderError> {
+        let whole = if let Some(whole) = made.get(&window) {
+            whole.shallow_clone()
+        } else {
+            let whole = band(window, like)?;
+            made.insert(window, whole.shallow_clone());
+            whole
+        };
+        let part = whole.f_narrow(0, 0, self.rows)?;
+        Ok(part.f_narrow(1, window - 1 - self.before, self.keys)?)
     }
+}
+
+/// `[QUERY_ROWS, window - 1 + QUERY_ROWS]`: query `i` attends to columns `i` to `i + window - 1`.
+fn band(window: i64, like: &Tensor) -> Result<Tensor, DecoderError> {
+    let numbers = (Kind::Int64, like.device());
+    let columns = window - 1 + QUERY_ROWS;
+    let queries = Tensor::f_arange(QUERY_ROWS, numbers)?.f_unsqueeze(1)?;
+    let distance = Tensor::f_arange(columns, numbers)?.f_sub(&queries)?;
+    let excluded = distance.f_lt(0)?.f_logical_or(&distance.f_ge(window)?)?;
+    let options = (like.f_kind()?, like.device());
+    Ok(Tensor::f_zeros([QUERY_ROWS, columns], options)?
+        .f_masked_fill_(&excluded, f64::NEG_INFINITY)?)
 }
 
 /// The slope of each head (Press et al. 2022, as in transformers' `build_alibi_tensor`): a
@@ -398,10 +409,29 @@ mod tests {
             rows: 2,
             keys: 4,
             before: 2,
-            window: Some(2),
         };
-        let mask = tile.mask(&mut HashMap::new(), &like).unwrap();
-        let allowed: Vec<f64> = Vec::try_from(mask.exp().view(-1).to_kind(Kind::Double)).unwrap();
-        assert_eq!(allowed, [0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
+        for (window, wanted) in [
+            (2, [0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]),
+            (3, [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0]),
+            (99, [1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+        ] {
+            // The first tile under a window starts as far before it as there are keys.
+            let before = tile.before.min(window - 1);
+            let from = tile.before - before;
+            let part = Tile {
+                keys: tile.keys - from,
+                before,
+                ..tile
+            };
+            let mask = part.mask(&mut BTreeMap::new(), window, &like).unwrap();
+            let allowed: Vec<f64> =
+                Vec::try_from(mask.exp().to_kind(Kind::Double).reshape([-1])).unwrap();
+            let skipped = usize::try_from(from).unwrap();
+            let wanted: Vec<f64> = wanted
+                .chunks(4)
+                .flat_map(|row| row[skipped..].to_vec())
+                .collect();
+            assert_eq!(allowed, wanted, "window {window}");
+        }
     }
 }

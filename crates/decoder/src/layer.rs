@@ -6,7 +6,7 @@ use tch::Tensor;
 use crate::DecoderError;
 use crate::attention::{Attention, AttentionScratch, Sizes};
 use crate::batch::Group;
-use crate::mlp::{Dense, Mlp};
+use crate::mlp::Mlp;
 use crate::norm::Norm;
 use crate::rope::Rotation;
 use crate::torch::{Output, linear};
@@ -28,8 +28,8 @@ pub(crate) struct Layer {
 /// would map fresh memory page by page for each block.
 pub(crate) struct Scratch {
     attention: AttentionScratch,
-    /// `[rows, 2 * intermediate]`, for the blocks with one MLP.
-    up: Option<Tensor>,
+    /// `[rows, 2 * intermediate]`; nothing where all blocks have experts.
+    up: Tensor,
     /// `[rows, hidden]`: the output of a branch that is not added as it is.
     branch: Option<Tensor>,
 }
@@ -50,8 +50,8 @@ impl Scratch {
             Mlp::Mixture(_) => None,
         });
         let up = match dense {
-            Some(dense) => Some(dense.space(rows, options)?),
-            None => None,
+            Some(dense) => dense.space(rows, options)?,
+            None => Tensor::f_empty([0, 0], options)?,
         };
         let direct = layers.iter().all(Layer::adds_directly);
         let branch = if direct {
@@ -117,17 +117,10 @@ impl Layer {
         let behind = self.mlp_post_norm.as_ref();
         match &self.mlp {
             Mlp::Dense(dense) => {
-                let inner = Self::inner(dense, &input, scratch)?;
+                let inner = dense.inner(&input, &mut scratch.up)?;
                 self.add(&dense.down, &inner, behind, x, scratch)
             }
             Mlp::Mixture(mixture) => self.add_branch(mixture.of(&input)?, behind, x),
-        }
-    }
-
-    fn inner(dense: &Dense, x: &Tensor, scratch: &mut Scratch) -> Result<Tensor, DecoderError> {
-        match &mut scratch.up {
-            Some(space) => dense.inner(x, space),
-            None => Err(DecoderError::Torch("a block without memory".to_owned())),
         }
     }
 
@@ -209,13 +202,11 @@ impl Layer {
         linear(&space.attended, output, x, Output::Add)?;
         match &self.mlp {
             Mlp::Dense(dense) => {
-                if let Some(up) = &mut scratch.up {
-                    linear(x, &dense.up.weight, up, Output::Replace)?;
-                    let (_, columns) = dense.down.weight.size2()?;
-                    let inner = up.f_narrow(1, 0, columns)?;
-                    linear(&inner, &dense.down.weight, x, Output::Add)?;
-                }
-                Ok(())
+                let up = &mut scratch.up;
+                linear(x, &dense.up.weight, up, Output::Replace)?;
+                let (_, columns) = dense.down.weight.size2()?;
+                let inner = up.f_narrow(1, 0, columns)?;
+                linear(&inner, &dense.down.weight, x, Output::Add)
             }
             Mlp::Mixture(mixture) => mixture.products(x),
         }

@@ -1,19 +1,19 @@
 //! How much memory weights and activations take, before they take it.
 
 use assay_api::Dtype;
-use assay_checkpoint::{Architecture, BlockForm, Checkpoint, Positions, Scales};
+use assay_checkpoint::{Architecture, BlockForm, Checkpoint, Positions, Scales, Slot};
 
 use crate::attention::QUERY_ROWS;
 use crate::model::{HEAD_ROWS, MIN_GEMM_ROWS};
 use crate::weights::CHUNK;
 
 /// Bytes that loading a checkpoint in `dtype` takes at most: the weights, norms in float32, and
-/// some rows on their way, as they are stored and in float32.
+/// some rows on their way, as they are stored, in float32, and with what an adapter adds.
 ///
 /// The file that the weights are read from is mapped and not counted.
 pub fn weight_bytes(checkpoint: &Checkpoint, dtype: Dtype) -> u64 {
     let slots = checkpoint.architecture().slots();
-    let bytes = |(_, shape): &(_, Vec<usize>)| {
+    let bytes = |(_, shape): &(Slot, Vec<usize>)| {
         let elements = shape.iter().map(|&size| size as u64).product::<u64>();
         elements
             * if shape.len() == 1 {
@@ -23,7 +23,12 @@ pub fn weight_bytes(checkpoint: &Checkpoint, dtype: Dtype) -> u64 {
             }
             .bytes()
     };
-    slots.iter().map(bytes).sum::<u64>() + 3 * CHUNK as u64
+    let right = |(slot, shape): &(Slot, Vec<usize>)| {
+        let low_rank = checkpoint.weight(*slot).ok()?.low_rank()?;
+        Some(2 * (low_rank.rank() * shape[1]) as u64 * Dtype::Float32.bytes())
+    };
+    let right = slots.iter().filter_map(right).max().unwrap_or(0);
+    slots.iter().map(bytes).sum::<u64>() + right + 6 * CHUNK as u64
 }
 
 /// What decides how much memory the activations take.
@@ -84,6 +89,11 @@ impl Activations<'_> {
         } else {
             0
         };
+        // The same of the norm of the queries, and its output.
+        let normed_queries = match self.architecture.qk_norm {
+            None => 0,
+            Some(_) => 3 * (heads * head_dim) as u64 * FLOAT,
+        };
         // oneDNN wants the strided input of the last product contiguous.
         let gated = of(intermediate_size);
         // The output of a branch that is not added as it is, its norm and a multiple of it; the
@@ -103,7 +113,12 @@ impl Activations<'_> {
         // Beside the normed input of attention, which lives to the block's end: its own
         // temporaries, or the normed input of the MLP and what is there before or after it.
         let block = rows
-            .saturating_mul(rotated.max(residual + exact.max(gated)).max(self.mixture()))
+            .saturating_mul(
+                rotated
+                    .max(residual + exact.max(gated))
+                    .max(self.mixture())
+                    .max(normed_queries),
+            )
             .max(attention)
             .saturating_add(rows.saturating_mul(residual));
         let logits = HEAD_ROWS as u64 * of(vocab_size)
@@ -118,14 +133,16 @@ impl Activations<'_> {
         peak.saturating_add(peak / 2).saturating_add(WORKSPACE)
     }
 
-    /// Bytes a row of a mixture of experts: the scores of all, the sum of their outputs, and what
-    /// the one that gets every row holds.
+    /// Bytes a row of a mixture of experts: the scores of all, the outputs of those that compute
+    /// it, their sum and what is added to it, and what an expert that gets every row holds.
     fn mixture(self) -> u64 {
         let Some(experts) = self.architecture.experts else {
             return 0;
         };
-        let width = 3 * self.architecture.hidden_size + 3 * experts.intermediate_size;
-        experts.count as u64 * (2 * FLOAT + self.number) + width as u64 * self.number
+        let hidden = self.architecture.hidden_size;
+        let width = (experts.per_token + 4) * hidden + 3 * experts.intermediate_size;
+        let choices = experts.per_token as u64 * 64;
+        experts.count as u64 * (2 * FLOAT + self.number) + choices + width as u64 * self.number
     }
 
     /// Bytes that attention over `windows` windows of `len` rows takes beside its inputs.
@@ -150,36 +167,28 @@ impl Activations<'_> {
     /// Bytes of masks, and of the scores of a tile where no fused kernel computes them.
     fn tiles(self, len: u64) -> u64 {
         let architecture = self.architecture;
-        let rows = len.min(QUERY_ROWS.unsigned_abs());
+        let rows = QUERY_ROWS.unsigned_abs();
         let changed =
             architecture.softcaps.attention.is_some() || architecture.positions == Positions::Alibi;
         let windows = architecture.blocks.iter().filter_map(|block| block.window);
-        // Those of the first tiles grow up to the window, the others are one tile longer.
-        let masked = windows
+        let longest = windows
             .map(|window| window as u64)
             .filter(|window| *window < len)
-            .map(|window| {
-                let tiles = window.div_ceil(rows);
-                rows.saturating_mul(window + rows)
-                    .saturating_mul(tiles.div_ceil(2) + 2)
-            })
             .max();
-        // Made of integers, and converted to the dtype.
-        let masks = masked
-            .unwrap_or(0)
-            .saturating_mul(self.number)
-            .saturating_add(rows.saturating_mul(len).saturating_mul(20));
-        match (changed, masked) {
-            (false, None) => 0,
-            (false, Some(_)) => masks,
-            (true, _) => {
-                let heads = architecture.heads as u64;
-                let scores = rows
-                    .saturating_mul(len)
-                    .saturating_mul(heads * (2 * self.number + 2 * FLOAT));
-                masks.saturating_add(scores)
-            }
-        }
+        let own = changed.then_some(rows);
+        let Some(widest) = longest.max(own) else {
+            return 0;
+        };
+        // One for each window, made of integers.
+        let masks = 2 * rows * (widest + rows) * (self.number + 20);
+        let scores = if changed {
+            let heads = architecture.heads as u64;
+            rows.saturating_mul(len)
+                .saturating_mul(heads * (2 * self.number + 2 * FLOAT))
+        } else {
+            0
+        };
+        masks.saturating_add(scores)
     }
 }
 

@@ -24,6 +24,16 @@ pub(crate) struct Mixture {
     pub(crate) members: Vec<Dense>,
 }
 
+/// The choices of all rows, `[rows * per_token]`, those of a row in the order of the experts.
+struct Chosen {
+    /// Index of the expert.
+    experts: Tensor,
+    /// What its output is multiplied by.
+    shares: Tensor,
+    /// The choices in the order of the experts.
+    order: Tensor,
+}
+
 /// What a block has for an MLP.
 pub(crate) enum Mlp {
     Dense(Dense),
@@ -107,37 +117,65 @@ impl Mixture {
     ///
     /// Rows are grouped by expert, so that each expert is one product over the rows it gets. How
     /// many these are depends on the micro-batch alone, which the plan fixes; so they are not
-    /// padded as other products are, which would cost more than it gives.
+    /// padded as other products are, which would cost more than it gives. The host waits for the
+    /// device once, for the numbers of rows.
     pub(crate) fn of(&self, x: &Tensor) -> Result<Tensor, DecoderError> {
         let kind = x.f_kind()?;
-        let chances = self.router.of(x)?.f_softmax(-1, Kind::Float)?;
+        let (rows, hidden) = x.size2()?;
+        let Chosen {
+            experts,
+            shares,
+            order,
+        } = self.choose(x)?;
         let most = signed(self.experts.per_token);
-        let (mut weights, chosen) = chances.f_topk(most, -1, true, true)?;
-        if self.experts.normalised {
-            let sum = weights.f_sum_dim_intlist(-1, true, Kind::Float)?;
-            weights = weights.f_div(&sum)?;
-        }
-        let weights = weights.f_to_kind(kind)?;
-        let mut total = x.f_zeros_like()?;
-        for (index, member) in (0_i64..).zip(&self.members) {
-            let places = chosen.f_eq(index)?.f_nonzero()?;
-            let (count, _) = places.size2()?;
-            if count == 0 {
+        let count = signed(self.experts.count);
+        let numbers = experts.f_bincount(None::<Tensor>, count)?;
+        let numbers: Vec<i64> = Vec::try_from(numbers)?;
+        let from = order.f_divide_scalar_mode(most, "floor")?;
+        let shares = shares.f_index_select(0, &order)?.f_unsqueeze(1)?;
+        let outputs = Tensor::f_empty([rows * most, hidden], (kind, x.device()))?;
+        let mut start = 0;
+        for (number, member) in numbers.into_iter().zip(&self.members) {
+            if number == 0 {
                 continue;
             }
-            let (rows, ranks) = (places.f_select(1, 0)?, places.f_select(1, 1)?);
-            let input = x.f_index_select(0, &rows)?;
-            let mut space = member.space(count, (kind, x.device()))?;
+            let input = x.f_index_select(0, &from.f_narrow(0, start, number)?)?;
+            let mut space = member.space(number, (kind, x.device()))?;
             let inner = member.inner(&input, &mut space)?;
-            let share =
-                weights
-                    .f_index_select(0, &rows)?
-                    .f_gather(1, &ranks.f_unsqueeze(1)?, false)?;
-            let output = member.down.of(&inner)?.f_mul_(&share)?;
-            // A row is in it once, so the order of additions is that of the experts.
-            let _ = total.f_index_add_(0, &rows, &output)?;
+            let mut output = outputs.f_narrow(0, start, number)?;
+            member.down.apply(&inner, &mut output, Output::Replace)?;
+            let _ = output.f_mul_(&shares.f_narrow(0, start, number)?)?;
+            start += number;
+        }
+        // Where each choice of each row went; a row's experts are added in their order.
+        let places = order.f_argsort(0, false)?.f_view([rows, most])?;
+        let mut total = x.f_zeros_like()?;
+        for choice in 0..most {
+            let _ = total.f_add_(&outputs.f_index_select(0, &places.f_select(1, choice)?)?)?;
         }
         Ok(total)
+    }
+
+    /// Which experts compute which rows.
+    fn choose(&self, x: &Tensor) -> Result<Chosen, DecoderError> {
+        let chances = self.router.of(x)?.f_softmax(-1, Kind::Float)?;
+        let most = signed(self.experts.per_token);
+        let (mut shares, experts) = chances.f_topk(most, -1, true, true)?;
+        if self.experts.normalised {
+            let sum = shares.f_sum_dim_intlist(-1, true, Kind::Float)?;
+            shares = shares.f_div(&sum)?;
+        }
+        let (experts, by_expert) = experts.f_sort(-1, false)?;
+        let shares = shares
+            .f_gather(1, &by_expert, false)?
+            .f_to_kind(x.f_kind()?)?;
+        let experts = experts.f_view([-1])?;
+        let order = experts.f_argsort_stable(true, 0, false)?;
+        Ok(Chosen {
+            experts,
+            shares: shares.f_view([-1])?,
+            order,
+        })
     }
 
     /// The matrix products of [`Mixture::of`], the rows spread evenly, and nothing else.

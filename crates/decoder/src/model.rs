@@ -202,9 +202,13 @@ impl Decoder {
         let mut x = self.embedding.f_index_select(0, ids)?;
         let scale = self.architecture.scales.embedding;
         if is_not_one(scale) {
-            // Rounded as transformers' Gemma does.
-            let rounded = Tensor::from(scale).f_to_kind(self.kind)?;
-            x = x.f_mul_scalar(rounded.f_double_value(&[])?)?;
+            let scale = if self.architecture.scales.rounds_embedding {
+                let rounded = Tensor::from(scale).f_to_kind(self.kind)?;
+                rounded.f_double_value(&[])?
+            } else {
+                scale
+            };
+            x = x.f_mul_scalar(scale)?;
         }
         if let Some((project, _)) = &self.projections {
             x = project.of(&x)?;

@@ -1,5 +1,7 @@
 //! Weights from the checkpoint to the device, a few rows at a time.
 
+use std::ops::Range;
+
 use assay_checkpoint::{Architecture, Checkpoint, LowRank, Place, Slot, WeightDtype};
 use tch::{Device, Kind, Tensor};
 
@@ -142,6 +144,10 @@ impl Loader<'_> {
         let (rows, rest) = (weight.shape()[0], &weight.shape()[1..]);
         let width: usize = rest.iter().product();
         let step = (CHUNK / (width * size_of::<f32>())).max(1);
+        let added = match weight.low_rank() {
+            Some(low_rank) => Some(Added::new(low_rank, self.device)?),
+            None => None,
+        };
         let mut first = 0;
         while first < rows {
             let count = step.min(rows - first);
@@ -157,8 +163,8 @@ impl Loader<'_> {
                 )));
             }
             let mut part = Tensor::f_from_data_size(&bytes, &shape, kind)?;
-            if let Some(low_rank) = weight.low_rank() {
-                part = added(&part, low_rank, first)?;
+            if let Some(added) = &added {
+                part = added.to(&part, first..first + count)?;
             }
             let target = whole.f_narrow(0, start + signed(first), signed(count))?;
             { target }.f_copy_(&part)?;
@@ -168,21 +174,33 @@ impl Loader<'_> {
     }
 }
 
-/// Rows of a weight from row `first` on with what an adapter adds to them, in float32: as PEFT
-/// merges, but for the rounding of a weight that is stored in less.
-fn added(part: &Tensor, low_rank: &LowRank, first: usize) -> Result<Tensor, DecoderError> {
-    let LowRank {
-        left,
-        right,
-        rank,
-        scale,
-    } = low_rank;
-    let (_, columns) = part.size2()?;
-    let rows = part.numel() / usize::try_from(columns).unwrap_or(1).max(1);
-    let width = signed(*rank);
-    let left = &left[first * rank..(first + rows) * rank];
-    let left = Tensor::f_from_slice(left)?.f_view([-1, width])?;
-    let right = Tensor::f_from_slice(right)?.f_view([width, columns])?;
-    let product = left.f_matmul(&right)?.f_mul_scalar(*scale)?;
-    Ok(part.f_to_kind(Kind::Float)?.f_add(&product)?)
+/// What an adapter adds to a weight, with the right matrix on the device.
+struct Added<'a> {
+    low_rank: LowRank<'a>,
+    /// `[rank, columns]`, float32.
+    right: Tensor,
+}
+
+impl<'a> Added<'a> {
+    fn new(low_rank: LowRank<'a>, device: Device) -> Result<Self, DecoderError> {
+        let right = Tensor::f_from_slice(&low_rank.right())?
+            .f_view([signed(low_rank.rank()), -1])?
+            .f_to_device(device)?;
+        Ok(Self { low_rank, right })
+    }
+
+    /// Rows of the weight with what is added to them, in float32: as PEFT merges, but for the
+    /// rounding of a weight that is stored in less. On the device, so that all devices of a kind
+    /// get the same bits, whatever the processor beside them.
+    fn to(&self, part: &Tensor, rows: Range<usize>) -> Result<Tensor, DecoderError> {
+        let device = self.right.device();
+        let left = Tensor::f_from_slice(&self.low_rank.left(rows))?
+            .f_view([-1, signed(self.low_rank.rank())])?
+            .f_to_device(device)?;
+        let product = left.f_matmul(&self.right)?;
+        let part = part.f_to_device(device)?.f_to_kind(Kind::Float)?;
+        Ok({ product }
+            .f_mul_scalar_(self.low_rank.scale())?
+            .f_add_(&part)?)
+    }
 }

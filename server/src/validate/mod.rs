@@ -168,17 +168,20 @@ pub(crate) fn open(
     let adapter = model.adapter.as_deref();
     let adapter = adapter.map(|path| find(path, adapter_field));
     let (found, adapter) = (found?, adapter.map_or(Some(None), |found| found.map(Some))?);
-    let open = || -> Result<Opened, CheckpointError> {
-        let checkpoint = Checkpoint::open_with(&found, adapter.as_deref())?;
-        let tokenizer = checkpoint.tokenizer()?;
-        Ok(Opened {
-            checkpoint,
-            tokenizer,
-        })
+    let mut refuse = |field: &str, error: &CheckpointError| {
+        faults.add(error.code(), field, error.to_string());
     };
-    open()
-        .map_err(|error| faults.add(error.code(), field, error.to_string()))
-        .ok()
+    let base = Checkpoint::open(&found).and_then(|base| Ok((base.tokenizer()?, base)));
+    let (tokenizer, base) = base.map_err(|error| refuse(field, &error)).ok()?;
+    let checkpoint = match adapter {
+        Some(adapter) => base.with_adapter(&adapter),
+        None => Ok(base),
+    };
+    let checkpoint = checkpoint.map_err(|error| refuse(adapter_field, &error));
+    Some(Opened {
+        checkpoint: checkpoint.ok()?,
+        tokenizer,
+    })
 }
 
 /// What datasets, methods and the checkpoint ask of each other.

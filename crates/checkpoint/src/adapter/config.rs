@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use crate::CheckpointError;
@@ -41,6 +41,10 @@ const REFUSED: [&str; 14] = [
 
 /// Ways to initialise that leave the base as it is.
 const INITIALISED: [&str; 3] = ["gaussian", "eva", "orthogonal"];
+
+/// Bounds of what expressions may take in memory: some 64 MB together.
+const MAX_PATTERNS: usize = 1024;
+const PATTERN_BYTES: usize = 1 << 16;
 
 const REMEDY: &str = "merge the adapter with PEFT (merge_and_unload) and give the merged model";
 
@@ -123,7 +127,7 @@ fn is_neutral(value: &Value) -> bool {
     }
 }
 
-/// The values for modules whose names match, in the order of the file, which PEFT sorts.
+/// The values for modules whose names match, in the order of the names, in which PEFT writes them.
 fn patterns<T>(
     fields: &Fields,
     name: &str,
@@ -132,10 +136,16 @@ fn patterns<T>(
     let Some(of) = fields.object(name)? else {
         return Ok(Vec::new());
     };
+    if of.map.len() > MAX_PATTERNS {
+        let detail = format!("has {} entries, but {MAX_PATTERNS} are read", of.map.len());
+        return Err(fields.wrong(name, detail));
+    }
     let mut found = Vec::new();
     for key in of.map.keys() {
         // PEFT's `get_pattern_key`: the end of the name from a dot on, or all of it.
-        let expression = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$"))
+        let expression = RegexBuilder::new(&format!(r"^(?:.*\.)?(?:{key})$"))
+            .size_limit(PATTERN_BYTES)
+            .build()
             .map_err(|error| of.wrong(key, format!("is not an expression ({error})")))?;
         if let Some(value) = read(&of, key)? {
             found.push((expression, value));

@@ -1,17 +1,23 @@
 //! LoRA adapters, as PEFT writes them: what they add to the weights of a base.
 
 mod config;
+mod low_rank;
 mod tensors;
 
 use std::collections::BTreeSet;
 
+use sha2::Digest as _;
+
 use self::config::LoraConfig;
+pub(crate) use self::low_rank::Factors;
+pub use self::low_rank::LowRank;
 use self::tensors::{Found, Module};
 use crate::checkpoint::Checkpoint;
+use crate::digest::sha256;
 use crate::directory::Directory;
 use crate::map::MappedFile;
-use crate::names::{Layout, bare, entries, take_of, tensors_of};
-use crate::tensor::{StoredTensor, Tensors, WeightFile};
+use crate::names::{HEAD, Layout, module_of, take_of};
+use crate::tensor::{StoredTensor, Tensors, WeightFile, stored_shape};
 use crate::weight::Bound;
 use crate::{Architecture, CheckpointError, Param, Place, Slot, safetensors};
 
@@ -19,24 +25,11 @@ pub(crate) const CONFIG: &str = "adapter_config.json";
 pub(crate) const WEIGHTS: &str = "adapter_model.safetensors";
 const PICKLE: &str = "adapter_model.bin";
 
-/// A product of two matrices that is added to a weight: `scale * left @ right`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LowRank {
-    /// `[rows of the weight, rank]`, row by row.
-    pub left: Vec<f32>,
-    /// `[rank, columns of the weight]`, row by row.
-    pub right: Vec<f32>,
-    /// The rank.
-    pub rank: usize,
-    /// The factor.
-    pub scale: f64,
-}
-
 /// Adds the adapter in `directory` to the weights of `base`.
 ///
 /// # Errors
 /// It is no LoRA adapter, of a kind that is not supported, or of another base.
-pub(crate) fn apply(base: &mut Checkpoint, directory: Directory) -> Result<(), CheckpointError> {
+pub(crate) fn apply(base: &mut Checkpoint, directory: &Directory) -> Result<(), CheckpointError> {
     let label = directory.label(CONFIG);
     let bytes = directory
         .read(CONFIG)?
@@ -64,43 +57,42 @@ pub(crate) fn apply(base: &mut Checkpoint, directory: Directory) -> Result<(), C
     let mut used = BTreeSet::new();
     let names = base.architecture.family.spec().safetensors;
     for (slot, bound) in &mut base.weights {
-        for (pattern, take) in entries(names, slot.place) {
-            if pattern.contains("{head}") {
-                continue;
-            }
-            let weight = Slot {
-                param: Param::Weight,
-                ..*slot
-            };
-            let name = &tensors_of(pattern, weight, 1)[0];
-            let module = name.strip_suffix(".weight").unwrap_or(name);
-            let Some(module) = found.modules.get(bare(module).as_ref()) else {
-                continue;
-            };
-            let layout = Layout::new(
-                &base.architecture,
-                slot.place,
-                bound.shape[0],
-                take_of(take, &bound.shape),
-            );
-            let change = Change {
-                config: &config,
-                files: &base.files,
-                architecture: &base.architecture,
-                module,
-                layout,
-            };
-            change.make(*slot, bound, &mut used)?;
-        }
+        // A norm for each head is no module that PEFT changes.
+        let mut patterns = names
+            .of(slot.place)
+            .filter(|(name, _)| !name.contains(HEAD));
+        let found = patterns.find_map(|(pattern, take)| {
+            let module = found.module(&module_of(&pattern, *slot))?;
+            Some((module, take))
+        });
+        let Some((module, take)) = found else {
+            continue;
+        };
+        let layout = Layout::new(
+            &base.architecture,
+            slot.place,
+            bound.shape[0],
+            take_of(take, &bound.shape),
+        );
+        let change = Change {
+            config: &config,
+            files: &base.files,
+            architecture: &base.architecture,
+            module,
+            layout,
+        };
+        change.make(*slot, bound, &mut used)?;
     }
     match found.unused(&used) {
         None => {
-            base.adapter = Some(directory);
+            let digest = sha256(|hasher| hasher.update(&bytes));
+            base.adapter = Some((directory.name.clone(), digest));
             Ok(())
         }
-        Some(tensor) => Err(CheckpointError::UnusedTensor {
+        Some(tensor) => Err(CheckpointError::NoSuchModule {
             file: base.files.files[file].label.clone(),
             tensor,
+            family: base.architecture.family.name(),
         }),
     }
 }
@@ -110,11 +102,9 @@ pub(crate) fn apply(base: &mut Checkpoint, directory: Directory) -> Result<(), C
 fn untie(base: &mut Checkpoint, found: &Found) {
     let names = base.architecture.family.spec().safetensors;
     let is_changed = |place: Place| {
-        entries(names, place).any(|(pattern, _)| {
-            let name = &tensors_of(pattern, Slot::model(place), 1)[0];
-            let module = name.strip_suffix(".weight").unwrap_or(name);
-            found.modules.contains_key(bare(module).as_ref())
-        })
+        let slot = Slot::model(place);
+        let mut patterns = names.of(place);
+        patterns.any(|(pattern, _)| found.module(&module_of(&pattern, slot)).is_some())
     };
     let changed = is_changed(Place::Embedding) || is_changed(Place::Head);
     if !base.architecture.tied_head || !changed {
@@ -153,12 +143,9 @@ impl Change<'_> {
             Param::Bias => &self.module.bias,
         };
         if let Some((name, tensor)) = replaced {
-            let mut shape = bound.shape.clone();
-            shape[0] = self.layout.stored_rows;
-            if self.layout.transposed {
-                shape.reverse();
-            }
-            self.check(name, tensor, &shape)?;
+            let shape = &bound.shape;
+            let shape = stored_shape(self.architecture, slot, shape, &self.layout, false);
+            self.check(slot, name, tensor, &shape)?;
             used.insert(name.clone());
             bound.tensors = vec![tensor.clone()];
             bound.layout = self.layout.clone();
@@ -176,44 +163,32 @@ impl Change<'_> {
         slot: Slot,
         bound: &Bound,
         used: &mut BTreeSet<String>,
-    ) -> Result<Option<LowRank>, CheckpointError> {
+    ) -> Result<Option<Factors>, CheckpointError> {
         let Some((down, up)) = &self.module.factors else {
             return Ok(None);
         };
         let [(down_name, down), (up_name, up)] = [down, up];
         // Embeddings are looked up by row, so their factors are those of the transposed matrix.
-        let is_embedding = matches!(slot.place, Place::Embedding | Place::Positions);
-        if is_embedding != self.module.embedding || bound.shape.len() != 2 {
+        let by_columns = matches!(slot.place, Place::Embedding | Place::Positions);
+        if by_columns != self.module.embedding || bound.shape.len() != 2 {
             return Ok(None);
         }
         let (rows, columns) = (self.layout.stored_rows, bound.shape[1]);
         let rank = down.shape.first().copied().unwrap_or(0);
-        let (inner, outer) = if is_embedding {
+        let (inner, outer) = if by_columns {
             (rows, columns)
         } else {
             (columns, rows)
         };
-        self.check(down_name, down, &[rank, inner])?;
-        self.check(up_name, up, &[outer, rank])?;
+        self.check(slot, down_name, down, &[rank, inner])?;
+        self.check(slot, up_name, up, &[outer, rank])?;
         let scale = self.config.scale(&self.module.name, rank)?;
         used.extend([down_name.clone(), up_name.clone()]);
-
-        let numbers = |tensor: &StoredTensor| {
-            let dtype = tensor.format.plain();
-            let bytes = self.files.bytes(tensor);
-            dtype.map_or_else(Vec::new, |dtype| dtype.to_float32(bytes))
-        };
-        let (down, up) = (numbers(down), numbers(up));
-        let (by_row, right) = if is_embedding {
-            (transposed(&down, rank), transposed(&up, outer))
-        } else {
-            (up, down)
-        };
-        let left = self.layout.rows.runs().flatten();
-        let left = left.flat_map(|row| by_row[row * rank..(row + 1) * rank].iter().copied());
-        Ok(Some(LowRank {
-            left: left.collect(),
-            right,
+        Ok(Some(Factors {
+            down: down.clone(),
+            up: up.clone(),
+            by_columns,
+            rows: self.layout.rows.clone(),
             rank,
             scale,
         }))
@@ -221,6 +196,7 @@ impl Change<'_> {
 
     fn check(
         &self,
+        slot: Slot,
         name: &str,
         tensor: &StoredTensor,
         expected: &[usize],
@@ -228,19 +204,23 @@ impl Change<'_> {
         if tensor.shape == expected {
             return Ok(());
         }
+        let file = self.files.files[tensor.file].label.clone();
+        let rows = [tensor.shape.first(), expected.first()].map(|rows| rows.copied().unwrap_or(0));
+        let is_vocabulary = matches!(slot.place, Place::Embedding | Place::Head);
+        if is_vocabulary && rows[0] > rows[1] && tensor.shape.get(1) == expected.get(1) {
+            return Err(CheckpointError::AddedTokens {
+                file,
+                tensor: name.to_owned(),
+                rows: rows[0],
+                expected: rows[1],
+            });
+        }
         Err(CheckpointError::OtherBase {
-            file: self.files.files[tensor.file].label.clone(),
+            file,
             tensor: name.to_owned(),
             stored: tensor.shape.clone(),
             expected: expected.to_vec(),
             family: self.architecture.family.name(),
         })
     }
-}
-
-/// The transposed of a matrix of so many rows.
-fn transposed(matrix: &[f32], rows: usize) -> Vec<f32> {
-    let columns = matrix.len() / rows.max(1);
-    let column = |column: usize| (0..rows).map(move |row| matrix[row * columns + column]);
-    (0..columns).flat_map(column).collect()
 }

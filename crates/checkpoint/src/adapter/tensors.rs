@@ -27,7 +27,7 @@ pub(super) struct Module {
 #[derive(Debug)]
 pub(super) struct Found {
     /// By the name of the module without wrappers.
-    pub(super) modules: BTreeMap<String, Module>,
+    modules: BTreeMap<String, Module>,
     names: Vec<String>,
 }
 
@@ -101,6 +101,11 @@ impl Found {
             }
         }
         Self { modules, names }
+    }
+
+    /// What there is for the module of this name, whatever wrappers are in front of it.
+    pub(super) fn module(&self, name: &str) -> Option<&Module> {
+        self.modules.get(bare(name).as_ref())
     }
 
     /// The first tensor that no slot used.

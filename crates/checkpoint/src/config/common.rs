@@ -123,6 +123,10 @@ pub(crate) fn common(
         }
     };
     let heads = width(Some(keys.heads), defaults.heads, 0)?;
+    if hidden_size < heads && keys.head_dim.is_none() {
+        let detail = format!("is {hidden_size}, less than the {heads} attention heads");
+        return Err(fields.wrong(keys.hidden_size, detail));
+    }
     let kv_heads = width(keys.kv_heads, defaults.kv_heads, heads)?;
     let head_dim = width(keys.head_dim, defaults.head_dim, hidden_size / heads)?;
     if heads % kv_heads != 0 {
@@ -237,16 +241,23 @@ pub(crate) fn layer_types(
     sliding.collect::<Result<_, _>>().map(Some)
 }
 
-/// Gives all blocks the window that `sliding_window` says; `default` is what holds without the
-/// field.
+/// The tokens of `sliding_window`; `default` is what holds without the field, and null is none.
+pub(crate) fn window(
+    fields: &Fields,
+    default: Option<usize>,
+) -> Result<Option<usize>, CheckpointError> {
+    let name = "sliding_window";
+    let said = fields.size(name, MAX_POSITIONS)?;
+    Ok(said.or(default.filter(|_| !fields.names(name))))
+}
+
+/// Gives all blocks the [`window`].
 pub(crate) fn slide_all(
     fields: &Fields,
     architecture: &mut Architecture,
     default: Option<usize>,
 ) -> Result<(), CheckpointError> {
-    let name = "sliding_window";
-    let said = fields.size(name, MAX_POSITIONS)?;
-    let window = said.or(default.filter(|_| !fields.names(name)));
+    let window = window(fields, default)?;
     every_block(architecture, |_, block| block.window = window);
     Ok(())
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 pub(crate) use self::common::{
     Defaults, Keys, LLAMA, Width, common, every_block, experts, layer_types, rotary, slide_all,
+    window,
 };
 pub(crate) use self::fields::Fields;
 pub(crate) use self::rope::{Original, Place as RopePlace, rope};
@@ -73,10 +74,7 @@ fn family(fields: &Fields) -> Result<Family, CheckpointError> {
     let found = Family::all().find(|family| {
         family.spec().types.iter().any(|(known_type, known_class)| {
             model_type.is_none_or(|name| name == *known_type)
-                && class.is_none_or(|name| {
-                    // Of a known type, any class that predicts the next token is that one's.
-                    name == *known_class || model_type.is_some() && name.ends_with("ForCausalLM")
-                })
+                && class.is_none_or(|name| name == *known_class)
                 && (model_type.is_some() || class.is_some())
         })
     });

@@ -2,7 +2,7 @@
 //! against each other.
 
 use super::FamilySpec;
-use super::llama::BUFFERS;
+use super::shared::{BLOCK, BUFFERS, ENDS, FINAL_NORM, GATED_MLP, NORMS};
 use crate::config::{Defaults, Fields, Keys, LLAMA, rotary};
 use crate::names::{NameTable, Take};
 use crate::{
@@ -53,54 +53,20 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     Ok(architecture)
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Pairs,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Pairs,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::QueryNorm,
-        "model.layers.{layer}.self_attn.q_norm",
-        Take::Pairs,
-    ),
-    (
-        Place::KeyNorm,
-        "model.layers.{layer}.self_attn.k_norm",
-        Take::Pairs,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Gate,
-        "model.layers.{layer}.mlp.gate_proj",
-        Take::Whole,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.up_proj", Take::Whole),
-    (
-        Place::Down,
-        "model.layers.{layer}.mlp.down_proj",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "model.norm", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        FINAL_NORM,
+        NORMS,
+        GATED_MLP,
+        &[
+            (Place::Query, "self_attn.q_proj", Take::Pairs),
+            (Place::Key, "self_attn.k_proj", Take::Pairs),
+            (Place::Value, "self_attn.v_proj", Take::Whole),
+            (Place::QueryNorm, "self_attn.q_norm", Take::Pairs),
+            (Place::KeyNorm, "self_attn.k_norm", Take::Pairs),
+            (Place::Output, "self_attn.o_proj", Take::Whole),
+        ],
+    ],
+};

@@ -82,54 +82,29 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     Ok(architecture)
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "transformer.word_embeddings", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "transformer.h.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::AttentionNorm,
-        "transformer.h.{layer}.ln_attn",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "transformer.h.{layer}.self_attention.query_key_value",
-        Take::Grouped,
-    ),
-    (
-        Place::Key,
-        "transformer.h.{layer}.self_attention.query_key_value",
-        Take::Grouped,
-    ),
-    (
-        Place::Value,
-        "transformer.h.{layer}.self_attention.query_key_value",
-        Take::Grouped,
-    ),
-    (
-        Place::Output,
-        "transformer.h.{layer}.self_attention.dense",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "transformer.h.{layer}.post_attention_layernorm",
-        Take::Whole,
-    ),
-    (Place::MlpNorm, "transformer.h.{layer}.ln_mlp", Take::Whole),
-    (
-        Place::Up,
-        "transformer.h.{layer}.mlp.dense_h_to_4h",
-        Take::Whole,
-    ),
-    (
-        Place::Down,
-        "transformer.h.{layer}.mlp.dense_4h_to_h",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "transformer.ln_f", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: "transformer.h.{layer}.",
+    lists: &[&[
+        (Place::Embedding, "transformer.word_embeddings", Take::Whole),
+        (Place::AttentionNorm, "input_layernorm", Take::Whole),
+        (Place::AttentionNorm, "ln_attn", Take::Whole),
+        (
+            Place::Query,
+            "self_attention.query_key_value",
+            Take::Grouped,
+        ),
+        (Place::Key, "self_attention.query_key_value", Take::Grouped),
+        (
+            Place::Value,
+            "self_attention.query_key_value",
+            Take::Grouped,
+        ),
+        (Place::Output, "self_attention.dense", Take::Whole),
+        (Place::MlpNorm, "post_attention_layernorm", Take::Whole),
+        (Place::MlpNorm, "ln_mlp", Take::Whole),
+        (Place::Up, "mlp.dense_h_to_4h", Take::Whole),
+        (Place::Down, "mlp.dense_4h_to_h", Take::Whole),
+        (Place::FinalNorm, "transformer.ln_f", Take::Whole),
+        (Place::Head, "lm_head", Take::Whole),
+    ]],
+};

@@ -2,11 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::llama::BUFFERS;
+use super::shared::{
+    ATTENTION, BLOCK, BUFFERS, ENDS, GATED_MLP, GGUF_ATTENTION, GGUF_BLOCK, GGUF_ENDS, GGUF_MLP,
+    GGUF_NORMS, GGUF_QK_NORMS,
+};
 use super::{FamilySpec, GgufSpec};
 use crate::config::{
-    Defaults, Fields, Keys, LLAMA, MAX_LAYERS, MAX_POSITIONS, Original, RopePlace, Width, common,
-    every_block, layer_types, rope, rotary,
+    Defaults, Fields, Keys, LLAMA, MAX_LAYERS, Original, RopePlace, Width, common, every_block,
+    layer_types, rope, rotary, window,
 };
 use crate::names::{NameTable, Take};
 use crate::{
@@ -189,6 +192,7 @@ fn all(fields: &Fields, architecture: &mut Architecture) -> Result<(), Checkpoin
     };
     architecture.scales = Scales {
         embedding: (architecture.hidden_size as f64).sqrt(),
+        rounds_embedding: true,
         ..Scales::NONE
     };
     Ok(())
@@ -200,10 +204,7 @@ fn scale_and_slide(
     slides: impl Fn(usize) -> bool,
 ) -> Result<(), CheckpointError> {
     let scalar = fields.positive("query_pre_attn_scalar")?.unwrap_or(256.0);
-    let window = match fields.size("sliding_window", MAX_POSITIONS)? {
-        None if !fields.names("sliding_window") => Some(4096),
-        window => window,
-    };
+    let window = window(fields, Some(4096))?;
     every_block(architecture, |index, block| {
         block.attention_scale = scalar.sqrt().recip();
         block.window = window.filter(|_| slides(index));
@@ -251,139 +252,57 @@ fn ropes(
     ])
 }
 
-const FIRST_NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::MinusOne,
-    ),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "model.layers.{layer}.post_attention_layernorm",
-        Take::MinusOne,
-    ),
-    (
-        Place::Gate,
-        "model.layers.{layer}.mlp.gate_proj",
-        Take::Whole,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.up_proj", Take::Whole),
-    (
-        Place::Down,
-        "model.layers.{layer}.mlp.down_proj",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "model.norm", Take::MinusOne),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const FIRST_NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        ATTENTION,
+        GATED_MLP,
+        &[
+            (Place::AttentionNorm, "input_layernorm", Take::MinusOne),
+            (Place::MlpNorm, "post_attention_layernorm", Take::MinusOne),
+            (Place::FinalNorm, "model.norm", Take::MinusOne),
+        ],
+    ],
+};
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::MinusOne,
-    ),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::QueryNorm,
-        "model.layers.{layer}.self_attn.q_norm",
-        Take::MinusOne,
-    ),
-    (
-        Place::KeyNorm,
-        "model.layers.{layer}.self_attn.k_norm",
-        Take::MinusOne,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::AttentionPostNorm,
-        "model.layers.{layer}.post_attention_layernorm",
-        Take::MinusOne,
-    ),
-    (
-        Place::MlpNorm,
-        "model.layers.{layer}.pre_feedforward_layernorm",
-        Take::MinusOne,
-    ),
-    (
-        Place::Gate,
-        "model.layers.{layer}.mlp.gate_proj",
-        Take::Whole,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.up_proj", Take::Whole),
-    (
-        Place::Down,
-        "model.layers.{layer}.mlp.down_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpPostNorm,
-        "model.layers.{layer}.post_feedforward_layernorm",
-        Take::MinusOne,
-    ),
-    (Place::FinalNorm, "model.norm", Take::MinusOne),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        ATTENTION,
+        GATED_MLP,
+        &[
+            (Place::AttentionNorm, "input_layernorm", Take::MinusOne),
+            (Place::QueryNorm, "self_attn.q_norm", Take::MinusOne),
+            (Place::KeyNorm, "self_attn.k_norm", Take::MinusOne),
+            (
+                Place::AttentionPostNorm,
+                "post_attention_layernorm",
+                Take::MinusOne,
+            ),
+            (Place::MlpNorm, "pre_feedforward_layernorm", Take::MinusOne),
+            (
+                Place::MlpPostNorm,
+                "post_feedforward_layernorm",
+                Take::MinusOne,
+            ),
+            (Place::FinalNorm, "model.norm", Take::MinusOne),
+        ],
+    ],
+};
 
-const GGUF: NameTable = &[
-    (Place::Embedding, "token_embd", Take::Whole),
-    (Place::AttentionNorm, "blk.{layer}.attn_norm", Take::Whole),
-    (Place::Query, "blk.{layer}.attn_q", Take::Whole),
-    (Place::Key, "blk.{layer}.attn_k", Take::Whole),
-    (Place::Value, "blk.{layer}.attn_v", Take::Whole),
-    (Place::QueryNorm, "blk.{layer}.attn_q_norm", Take::Whole),
-    (Place::KeyNorm, "blk.{layer}.attn_k_norm", Take::Whole),
-    (Place::Output, "blk.{layer}.attn_output", Take::Whole),
-    (
-        Place::AttentionPostNorm,
-        "blk.{layer}.post_attention_norm",
-        Take::Whole,
-    ),
-    (Place::MlpNorm, "blk.{layer}.ffn_norm", Take::Whole),
-    (Place::Gate, "blk.{layer}.ffn_gate", Take::Whole),
-    (Place::Up, "blk.{layer}.ffn_up", Take::Whole),
-    (Place::Down, "blk.{layer}.ffn_down", Take::Whole),
-    (Place::MlpPostNorm, "blk.{layer}.post_ffw_norm", Take::Whole),
-    (Place::FinalNorm, "output_norm", Take::Whole),
-    (Place::Head, "output", Take::Whole),
-];
+const GGUF: NameTable = NameTable {
+    block: GGUF_BLOCK,
+    lists: &[
+        GGUF_ENDS,
+        GGUF_NORMS,
+        GGUF_ATTENTION,
+        GGUF_QK_NORMS,
+        GGUF_MLP,
+        &[
+            (Place::AttentionPostNorm, "post_attention_norm", Take::Whole),
+            (Place::MlpPostNorm, "post_ffw_norm", Take::Whole),
+        ],
+    ],
+};

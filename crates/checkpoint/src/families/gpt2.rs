@@ -1,5 +1,6 @@
 //! GPT-2: learned positions, matrices stored as `[in, out]`.
 
+use super::shared::{GGUF_BLOCK, GGUF_ENDS, GGUF_NORMS};
 use super::{FamilySpec, GgufSpec};
 use crate::config::{Defaults, Fields, Keys, LLAMA, Width, common, every_block};
 use crate::names::{NameTable, Take};
@@ -74,50 +75,39 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
 
 const QKV: Take = Take::StackedTransposed(&[Place::Query, Place::Key, Place::Value]);
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "transformer.wte", Take::Whole),
-    (Place::Positions, "transformer.wpe", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "transformer.h.{layer}.ln_1",
-        Take::Whole,
-    ),
-    (Place::Query, "transformer.h.{layer}.attn.c_attn", QKV),
-    (Place::Key, "transformer.h.{layer}.attn.c_attn", QKV),
-    (Place::Value, "transformer.h.{layer}.attn.c_attn", QKV),
-    (
-        Place::Output,
-        "transformer.h.{layer}.attn.c_proj",
-        Take::Transposed,
-    ),
-    (Place::MlpNorm, "transformer.h.{layer}.ln_2", Take::Whole),
-    (
-        Place::Up,
-        "transformer.h.{layer}.mlp.c_fc",
-        Take::Transposed,
-    ),
-    (
-        Place::Down,
-        "transformer.h.{layer}.mlp.c_proj",
-        Take::Transposed,
-    ),
-    (Place::FinalNorm, "transformer.ln_f", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: "transformer.h.{layer}.",
+    lists: &[&[
+        (Place::Embedding, "transformer.wte", Take::Whole),
+        (Place::Positions, "transformer.wpe", Take::Whole),
+        (Place::AttentionNorm, "ln_1", Take::Whole),
+        (Place::Query, "attn.c_attn", QKV),
+        (Place::Key, "attn.c_attn", QKV),
+        (Place::Value, "attn.c_attn", QKV),
+        (Place::Output, "attn.c_proj", Take::Transposed),
+        (Place::MlpNorm, "ln_2", Take::Whole),
+        (Place::Up, "mlp.c_fc", Take::Transposed),
+        (Place::Down, "mlp.c_proj", Take::Transposed),
+        (Place::FinalNorm, "transformer.ln_f", Take::Whole),
+        (Place::Head, "lm_head", Take::Whole),
+    ]],
+};
 
 const GGUF_QKV: Take = Take::Stacked(&[Place::Query, Place::Key, Place::Value]);
 
-const GGUF: NameTable = &[
-    (Place::Embedding, "token_embd", Take::Whole),
-    (Place::Positions, "position_embd", Take::Whole),
-    (Place::AttentionNorm, "blk.{layer}.attn_norm", Take::Whole),
-    (Place::Query, "blk.{layer}.attn_qkv", GGUF_QKV),
-    (Place::Key, "blk.{layer}.attn_qkv", GGUF_QKV),
-    (Place::Value, "blk.{layer}.attn_qkv", GGUF_QKV),
-    (Place::Output, "blk.{layer}.attn_output", Take::Whole),
-    (Place::MlpNorm, "blk.{layer}.ffn_norm", Take::Whole),
-    (Place::Up, "blk.{layer}.ffn_up", Take::Whole),
-    (Place::Down, "blk.{layer}.ffn_down", Take::Whole),
-    (Place::FinalNorm, "output_norm", Take::Whole),
-    (Place::Head, "output", Take::Whole),
-];
+const GGUF: NameTable = NameTable {
+    block: GGUF_BLOCK,
+    lists: &[
+        GGUF_ENDS,
+        GGUF_NORMS,
+        &[
+            (Place::Positions, "position_embd", Take::Whole),
+            (Place::Query, "attn_qkv", GGUF_QKV),
+            (Place::Key, "attn_qkv", GGUF_QKV),
+            (Place::Value, "attn_qkv", GGUF_QKV),
+            (Place::Output, "attn_output", Take::Whole),
+            (Place::Up, "ffn_up", Take::Whole),
+            (Place::Down, "ffn_down", Take::Whole),
+        ],
+    ],
+};

@@ -57,49 +57,20 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     Ok(architecture)
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "gpt_neox.embed_in", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "gpt_neox.layers.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "gpt_neox.layers.{layer}.attention.query_key_value",
-        Take::Grouped,
-    ),
-    (
-        Place::Key,
-        "gpt_neox.layers.{layer}.attention.query_key_value",
-        Take::Grouped,
-    ),
-    (
-        Place::Value,
-        "gpt_neox.layers.{layer}.attention.query_key_value",
-        Take::Grouped,
-    ),
-    (
-        Place::Output,
-        "gpt_neox.layers.{layer}.attention.dense",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "gpt_neox.layers.{layer}.post_attention_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Up,
-        "gpt_neox.layers.{layer}.mlp.dense_h_to_4h",
-        Take::Whole,
-    ),
-    (
-        Place::Down,
-        "gpt_neox.layers.{layer}.mlp.dense_4h_to_h",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "gpt_neox.final_layer_norm", Take::Whole),
-    (Place::Head, "embed_out", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: "gpt_neox.layers.{layer}.",
+    lists: &[&[
+        (Place::Embedding, "gpt_neox.embed_in", Take::Whole),
+        (Place::AttentionNorm, "input_layernorm", Take::Whole),
+        (Place::Query, "attention.query_key_value", Take::Grouped),
+        (Place::Key, "attention.query_key_value", Take::Grouped),
+        (Place::Value, "attention.query_key_value", Take::Grouped),
+        (Place::Output, "attention.dense", Take::Whole),
+        (Place::MlpNorm, "post_attention_layernorm", Take::Whole),
+        (Place::Up, "mlp.dense_h_to_4h", Take::Whole),
+        (Place::Down, "mlp.dense_4h_to_h", Take::Whole),
+        (Place::FinalNorm, "gpt_neox.final_layer_norm", Take::Whole),
+        (Place::Head, "embed_out", Take::Whole),
+        (Place::Head, "lm_head", Take::Whole),
+    ]],
+};

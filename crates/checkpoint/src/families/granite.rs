@@ -1,7 +1,8 @@
 //! Granite 3: Llama with multipliers.
 
 use super::FamilySpec;
-use super::llama::{BUFFERS, NAMES};
+use super::llama::NAMES;
+use super::shared::BUFFERS;
 use crate::config::{Fields, LLAMA, every_block, rotary};
 use crate::{Architecture, Biases, CheckpointError, Family, Scales};
 
@@ -30,6 +31,7 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
         embedding: multiplier("embedding_multiplier")?,
         residual: multiplier("residual_multiplier")?,
         logits: multiplier("logits_scaling")?.recip(),
+        ..Scales::NONE
     };
     let scale = multiplier("attention_multiplier")?;
     every_block(&mut architecture, |_, block| block.attention_scale = scale);

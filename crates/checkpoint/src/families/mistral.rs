@@ -1,7 +1,8 @@
 //! Mistral 7B, Nemo, Small and Large.
 
 use super::FamilySpec;
-use super::llama::{BUFFERS, NAMES};
+use super::llama::NAMES;
+use super::shared::BUFFERS;
 use crate::config::{Defaults, Fields, LLAMA, Width, rotary, slide_all};
 use crate::{Architecture, CheckpointError, Family};
 

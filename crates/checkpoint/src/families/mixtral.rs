@@ -1,7 +1,7 @@
 //! Mixtral.
 
 use super::FamilySpec;
-use super::llama::BUFFERS;
+use super::shared::{ATTENTION, BLOCK, BUFFERS, ENDS, FINAL_NORM, NORMS};
 use crate::config::{Defaults, Fields, LLAMA, Width, every_block, experts, rotary, slide_all};
 use crate::names::{NameTable, Take};
 use crate::{Architecture, CheckpointError, Experts, Family, Place};
@@ -36,58 +36,30 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     Ok(architecture)
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "model.layers.{layer}.post_attention_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Router,
-        "model.layers.{layer}.block_sparse_moe.gate",
-        Take::Whole,
-    ),
-    (
-        Place::ExpertGate,
-        "model.layers.{layer}.block_sparse_moe.experts.{expert}.w1",
-        Take::Whole,
-    ),
-    (
-        Place::ExpertUp,
-        "model.layers.{layer}.block_sparse_moe.experts.{expert}.w3",
-        Take::Whole,
-    ),
-    (
-        Place::ExpertDown,
-        "model.layers.{layer}.block_sparse_moe.experts.{expert}.w2",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "model.norm", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        FINAL_NORM,
+        NORMS,
+        ATTENTION,
+        &[
+            (Place::Router, "block_sparse_moe.gate", Take::Whole),
+            (
+                Place::ExpertGate,
+                "block_sparse_moe.experts.{expert}.w1",
+                Take::Whole,
+            ),
+            (
+                Place::ExpertUp,
+                "block_sparse_moe.experts.{expert}.w3",
+                Take::Whole,
+            ),
+            (
+                Place::ExpertDown,
+                "block_sparse_moe.experts.{expert}.w2",
+                Take::Whole,
+            ),
+        ],
+    ],
+};

@@ -19,6 +19,7 @@ mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3_moe;
+mod shared;
 mod smollm3;
 mod stablelm;
 mod starcoder2;

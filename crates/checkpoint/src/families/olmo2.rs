@@ -1,7 +1,7 @@
 //! OLMo 2: norms behind attention and MLP, and over all of a projection.
 
 use super::FamilySpec;
-use super::llama::BUFFERS;
+use super::shared::{ATTENTION, BLOCK, BUFFERS, ENDS, FINAL_NORM, GATED_MLP, QK_NORMS};
 use crate::config::{Defaults, Fields, LLAMA, rotary};
 use crate::names::{NameTable, Take};
 use crate::{Architecture, Biases, BlockForm, CheckpointError, Family, NormKind, Place, QkNorm};
@@ -37,59 +37,25 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     })
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::QueryNorm,
-        "model.layers.{layer}.self_attn.q_norm",
-        Take::Whole,
-    ),
-    (
-        Place::KeyNorm,
-        "model.layers.{layer}.self_attn.k_norm",
-        Take::Whole,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::AttentionPostNorm,
-        "model.layers.{layer}.post_attention_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Gate,
-        "model.layers.{layer}.mlp.gate_proj",
-        Take::Whole,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.up_proj", Take::Whole),
-    (
-        Place::Down,
-        "model.layers.{layer}.mlp.down_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpPostNorm,
-        "model.layers.{layer}.post_feedforward_layernorm",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "model.norm", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        FINAL_NORM,
+        ATTENTION,
+        QK_NORMS,
+        GATED_MLP,
+        &[
+            (
+                Place::AttentionPostNorm,
+                "post_attention_layernorm",
+                Take::Whole,
+            ),
+            (
+                Place::MlpPostNorm,
+                "post_feedforward_layernorm",
+                Take::Whole,
+            ),
+        ],
+    ],
+};

@@ -66,61 +66,36 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
 /// Rows of the position embedding in front of that of position 0.
 const OFFSET: usize = 2;
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.decoder.embed_tokens", Take::Whole),
-    (
-        Place::Positions,
-        "model.decoder.embed_positions",
-        Take::Below(OFFSET),
-    ),
-    (Place::ProjectIn, "model.decoder.project_in", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.decoder.layers.{layer}.self_attn_layer_norm",
-        Take::Whole,
-    ),
-    (
-        Place::AttentionPostNorm,
-        "model.decoder.layers.{layer}.self_attn_layer_norm",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "model.decoder.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.decoder.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.decoder.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Output,
-        "model.decoder.layers.{layer}.self_attn.out_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "model.decoder.layers.{layer}.final_layer_norm",
-        Take::Whole,
-    ),
-    (
-        Place::MlpPostNorm,
-        "model.decoder.layers.{layer}.final_layer_norm",
-        Take::Whole,
-    ),
-    (Place::Up, "model.decoder.layers.{layer}.fc1", Take::Whole),
-    (Place::Down, "model.decoder.layers.{layer}.fc2", Take::Whole),
-    (
-        Place::FinalNorm,
-        "model.decoder.final_layer_norm",
-        Take::Whole,
-    ),
-    (Place::ProjectOut, "model.decoder.project_out", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: "model.decoder.layers.{layer}.",
+    lists: &[&[
+        (Place::Embedding, "model.decoder.embed_tokens", Take::Whole),
+        (
+            Place::Positions,
+            "model.decoder.embed_positions",
+            Take::Below(OFFSET),
+        ),
+        (Place::ProjectIn, "model.decoder.project_in", Take::Whole),
+        (Place::AttentionNorm, "self_attn_layer_norm", Take::Whole),
+        (
+            Place::AttentionPostNorm,
+            "self_attn_layer_norm",
+            Take::Whole,
+        ),
+        (Place::Query, "self_attn.q_proj", Take::Whole),
+        (Place::Key, "self_attn.k_proj", Take::Whole),
+        (Place::Value, "self_attn.v_proj", Take::Whole),
+        (Place::Output, "self_attn.out_proj", Take::Whole),
+        (Place::MlpNorm, "final_layer_norm", Take::Whole),
+        (Place::MlpPostNorm, "final_layer_norm", Take::Whole),
+        (Place::Up, "fc1", Take::Whole),
+        (Place::Down, "fc2", Take::Whole),
+        (
+            Place::FinalNorm,
+            "model.decoder.final_layer_norm",
+            Take::Whole,
+        ),
+        (Place::ProjectOut, "model.decoder.project_out", Take::Whole),
+        (Place::Head, "lm_head", Take::Whole),
+    ]],
+};

@@ -1,7 +1,7 @@
 //! Phi 1, 1.5 and 2: attention and MLP read one norm, side by side.
 
 use super::FamilySpec;
-use super::llama::BUFFERS;
+use super::shared::{BLOCK, BUFFERS, ENDS};
 use crate::config::{Defaults, Fields, Keys, LLAMA, rotary};
 use crate::names::{NameTable, Take};
 use crate::{Architecture, Biases, BlockForm, CheckpointError, Family, NormKind, Place, QkNorm};
@@ -50,45 +50,21 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     })
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::QueryNorm,
-        "model.layers.{layer}.self_attn.q_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::KeyNorm,
-        "model.layers.{layer}.self_attn.k_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.dense",
-        Take::Whole,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.fc1", Take::Whole),
-    (Place::Down, "model.layers.{layer}.mlp.fc2", Take::Whole),
-    (Place::FinalNorm, "model.final_layernorm", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        &[
+            (Place::AttentionNorm, "input_layernorm", Take::Whole),
+            (Place::Query, "self_attn.q_proj", Take::Whole),
+            (Place::Key, "self_attn.k_proj", Take::Whole),
+            (Place::Value, "self_attn.v_proj", Take::Whole),
+            (Place::QueryNorm, "self_attn.q_layernorm", Take::Whole),
+            (Place::KeyNorm, "self_attn.k_layernorm", Take::Whole),
+            (Place::Output, "self_attn.dense", Take::Whole),
+            (Place::Up, "mlp.fc1", Take::Whole),
+            (Place::Down, "mlp.fc2", Take::Whole),
+            (Place::FinalNorm, "model.final_layernorm", Take::Whole),
+        ],
+    ],
+};

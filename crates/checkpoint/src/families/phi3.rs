@@ -1,6 +1,6 @@
 //! Phi 3, 3.5 and 4: query, key and value in one tensor, gate and up in another.
 
-use super::llama::BUFFERS;
+use super::shared::{BLOCK, BUFFERS, ENDS, FINAL_NORM, GGUF_BLOCK, GGUF_ENDS, GGUF_NORMS, NORMS};
 use super::{FamilySpec, GgufSpec};
 use crate::config::{Defaults, Fields, Keys, LLAMA, Original, rotary, slide_all};
 use crate::names::{NameTable, Take};
@@ -39,52 +39,37 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
 const QKV: Take = Take::Stacked(&[Place::Query, Place::Key, Place::Value]);
 const GATE_UP: Take = Take::Stacked(&[Place::Gate, Place::Up]);
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (Place::Query, "model.layers.{layer}.self_attn.qkv_proj", QKV),
-    (Place::Key, "model.layers.{layer}.self_attn.qkv_proj", QKV),
-    (Place::Value, "model.layers.{layer}.self_attn.qkv_proj", QKV),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "model.layers.{layer}.post_attention_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Gate,
-        "model.layers.{layer}.mlp.gate_up_proj",
-        GATE_UP,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.gate_up_proj", GATE_UP),
-    (
-        Place::Down,
-        "model.layers.{layer}.mlp.down_proj",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "model.norm", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        FINAL_NORM,
+        NORMS,
+        &[
+            (Place::Query, "self_attn.qkv_proj", QKV),
+            (Place::Key, "self_attn.qkv_proj", QKV),
+            (Place::Value, "self_attn.qkv_proj", QKV),
+            (Place::Output, "self_attn.o_proj", Take::Whole),
+            (Place::Gate, "mlp.gate_up_proj", GATE_UP),
+            (Place::Up, "mlp.gate_up_proj", GATE_UP),
+            (Place::Down, "mlp.down_proj", Take::Whole),
+        ],
+    ],
+};
 
-const GGUF: NameTable = &[
-    (Place::Embedding, "token_embd", Take::Whole),
-    (Place::AttentionNorm, "blk.{layer}.attn_norm", Take::Whole),
-    (Place::Query, "blk.{layer}.attn_qkv", QKV),
-    (Place::Key, "blk.{layer}.attn_qkv", QKV),
-    (Place::Value, "blk.{layer}.attn_qkv", QKV),
-    (Place::Output, "blk.{layer}.attn_output", Take::Whole),
-    (Place::MlpNorm, "blk.{layer}.ffn_norm", Take::Whole),
-    (Place::Gate, "blk.{layer}.ffn_up", GATE_UP),
-    (Place::Up, "blk.{layer}.ffn_up", GATE_UP),
-    (Place::Down, "blk.{layer}.ffn_down", Take::Whole),
-    (Place::FinalNorm, "output_norm", Take::Whole),
-    (Place::Head, "output", Take::Whole),
-];
+const GGUF: NameTable = NameTable {
+    block: GGUF_BLOCK,
+    lists: &[
+        GGUF_ENDS,
+        GGUF_NORMS,
+        &[
+            (Place::Query, "attn_qkv", QKV),
+            (Place::Key, "attn_qkv", QKV),
+            (Place::Value, "attn_qkv", QKV),
+            (Place::Output, "attn_output", Take::Whole),
+            (Place::Gate, "ffn_up", GATE_UP),
+            (Place::Up, "ffn_up", GATE_UP),
+            (Place::Down, "ffn_down", Take::Whole),
+        ],
+    ],
+};

@@ -1,13 +1,15 @@
 //! Qwen 2 and 2.5.
 
-use super::llama::{BUFFERS, NAMES};
+use super::llama::NAMES;
+use super::shared::{
+    BUFFERS, GGUF_ATTENTION, GGUF_BLOCK, GGUF_ENDS, GGUF_MLP, GGUF_NORMS, GGUF_QK_NORMS,
+};
 use super::{FamilySpec, GgufSpec};
 use crate::config::{
-    Defaults, Fields, Keys, LLAMA, MAX_LAYERS, MAX_POSITIONS, Width, every_block, layer_types,
-    rotary,
+    Defaults, Fields, Keys, LLAMA, MAX_LAYERS, Width, every_block, layer_types, rotary, window,
 };
-use crate::names::{NameTable, Take};
-use crate::{Architecture, Biases, CheckpointError, Family, Place};
+use crate::names::NameTable;
+use crate::{Architecture, Biases, CheckpointError, Family};
 
 pub(super) const QWEN2: FamilySpec = FamilySpec {
     name: "qwen2",
@@ -50,10 +52,7 @@ pub(super) fn slide_upper(
     if !fields.flag("use_sliding_window")?.unwrap_or(false) {
         return Ok(());
     }
-    let window = match fields.size("sliding_window", MAX_POSITIONS)? {
-        None if !fields.names("sliding_window") => Some(4096),
-        window => window,
-    };
+    let window = window(fields, Some(4096))?;
     let first = match fields.get("max_window_layers") {
         Some(value) if value.as_u64() == Some(0) => 0,
         _ => fields.size("max_window_layers", MAX_LAYERS)?.unwrap_or(28),
@@ -67,19 +66,13 @@ pub(super) fn slide_upper(
 }
 
 /// Those of most architectures in GGUF files.
-pub(super) const GGUF: NameTable = &[
-    (Place::Embedding, "token_embd", Take::Whole),
-    (Place::AttentionNorm, "blk.{layer}.attn_norm", Take::Whole),
-    (Place::Query, "blk.{layer}.attn_q", Take::Whole),
-    (Place::Key, "blk.{layer}.attn_k", Take::Whole),
-    (Place::Value, "blk.{layer}.attn_v", Take::Whole),
-    (Place::QueryNorm, "blk.{layer}.attn_q_norm", Take::Whole),
-    (Place::KeyNorm, "blk.{layer}.attn_k_norm", Take::Whole),
-    (Place::Output, "blk.{layer}.attn_output", Take::Whole),
-    (Place::MlpNorm, "blk.{layer}.ffn_norm", Take::Whole),
-    (Place::Gate, "blk.{layer}.ffn_gate", Take::Whole),
-    (Place::Up, "blk.{layer}.ffn_up", Take::Whole),
-    (Place::Down, "blk.{layer}.ffn_down", Take::Whole),
-    (Place::FinalNorm, "output_norm", Take::Whole),
-    (Place::Head, "output", Take::Whole),
-];
+pub(super) const GGUF: NameTable = NameTable {
+    block: GGUF_BLOCK,
+    lists: &[
+        GGUF_ENDS,
+        GGUF_NORMS,
+        GGUF_ATTENTION,
+        GGUF_QK_NORMS,
+        GGUF_MLP,
+    ],
+};

@@ -1,7 +1,7 @@
 //! Qwen 3, the dense models.
 
-use super::llama::BUFFERS;
 use super::qwen2::{GGUF, slide_upper};
+use super::shared::BUFFERS;
 use super::{FamilySpec, GgufSpec};
 use crate::config::{Defaults, Fields, Keys, LLAMA, Width, rotary};
 use crate::{Architecture, Biases, CheckpointError, Family, QkNorm};

@@ -1,8 +1,8 @@
 //! Qwen 3, the mixtures of experts.
 
 use super::FamilySpec;
-use super::llama::BUFFERS;
 use super::qwen3::with_head_norms;
+use super::shared::{ATTENTION, BLOCK, BUFFERS, ENDS, FINAL_NORM, GATED_MLP, NORMS, QK_NORMS};
 use crate::config::{
     Defaults, Fields, LLAMA, MAX_LAYERS, MAX_WIDTH, Width, every_block, experts, slide_all,
 };
@@ -52,75 +52,28 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     Ok(architecture)
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::QueryNorm,
-        "model.layers.{layer}.self_attn.q_norm",
-        Take::Whole,
-    ),
-    (
-        Place::KeyNorm,
-        "model.layers.{layer}.self_attn.k_norm",
-        Take::Whole,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "model.layers.{layer}.post_attention_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Gate,
-        "model.layers.{layer}.mlp.gate_proj",
-        Take::Whole,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.up_proj", Take::Whole),
-    (
-        Place::Down,
-        "model.layers.{layer}.mlp.down_proj",
-        Take::Whole,
-    ),
-    (Place::Router, "model.layers.{layer}.mlp.gate", Take::Whole),
-    (
-        Place::ExpertGate,
-        "model.layers.{layer}.mlp.experts.{expert}.gate_proj",
-        Take::Whole,
-    ),
-    (
-        Place::ExpertUp,
-        "model.layers.{layer}.mlp.experts.{expert}.up_proj",
-        Take::Whole,
-    ),
-    (
-        Place::ExpertDown,
-        "model.layers.{layer}.mlp.experts.{expert}.down_proj",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "model.norm", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        FINAL_NORM,
+        NORMS,
+        ATTENTION,
+        QK_NORMS,
+        GATED_MLP,
+        &[
+            (Place::Router, "mlp.gate", Take::Whole),
+            (
+                Place::ExpertGate,
+                "mlp.experts.{expert}.gate_proj",
+                Take::Whole,
+            ),
+            (Place::ExpertUp, "mlp.experts.{expert}.up_proj", Take::Whole),
+            (
+                Place::ExpertDown,
+                "mlp.experts.{expert}.down_proj",
+                Take::Whole,
+            ),
+        ],
+    ],
+};

@@ -1,7 +1,8 @@
 //! SmolLM 3: some blocks know no positions.
 
 use super::FamilySpec;
-use super::llama::{BUFFERS, NAMES};
+use super::llama::NAMES;
+use super::shared::BUFFERS;
 use crate::config::{
     Defaults, Fields, LLAMA, MAX_LAYERS, MAX_POSITIONS, Width, every_block, layer_types, rotary,
 };

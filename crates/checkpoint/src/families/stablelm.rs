@@ -1,7 +1,7 @@
 //! StableLM 2 and 3B.
 
 use super::FamilySpec;
-use super::llama::BUFFERS;
+use super::shared::{ATTENTION, BLOCK, BUFFERS, ENDS, FINAL_NORM, GATED_MLP, NORMS};
 use crate::config::{Defaults, Fields, Keys, LLAMA, Width, rotary};
 use crate::names::{NameTable, Take};
 use crate::{Architecture, Biases, BlockForm, CheckpointError, Family, NormKind, Place, QkNorm};
@@ -48,59 +48,25 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     Ok(architecture)
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::QueryNorm,
-        "model.layers.{layer}.self_attn.q_layernorm.norms.{head}",
-        Take::Whole,
-    ),
-    (
-        Place::KeyNorm,
-        "model.layers.{layer}.self_attn.k_layernorm.norms.{head}",
-        Take::Whole,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "model.layers.{layer}.post_attention_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Gate,
-        "model.layers.{layer}.mlp.gate_proj",
-        Take::Whole,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.up_proj", Take::Whole),
-    (
-        Place::Down,
-        "model.layers.{layer}.mlp.down_proj",
-        Take::Whole,
-    ),
-    (Place::FinalNorm, "model.norm", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        FINAL_NORM,
+        NORMS,
+        ATTENTION,
+        GATED_MLP,
+        &[
+            (
+                Place::QueryNorm,
+                "self_attn.q_layernorm.norms.{head}",
+                Take::Whole,
+            ),
+            (
+                Place::KeyNorm,
+                "self_attn.k_layernorm.norms.{head}",
+                Take::Whole,
+            ),
+        ],
+    ],
+};

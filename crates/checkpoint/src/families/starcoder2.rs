@@ -1,7 +1,7 @@
 //! StarCoder 2.
 
 use super::FamilySpec;
-use super::llama::BUFFERS;
+use super::shared::{ATTENTION, BLOCK, BUFFERS, ENDS, FINAL_NORM, NORMS};
 use crate::config::{Defaults, Fields, Keys, LLAMA, Width, rotary, slide_all};
 use crate::names::{NameTable, Take};
 use crate::{Architecture, Biases, CheckpointError, Family, NormKind, Place};
@@ -48,40 +48,16 @@ fn configure(fields: &Fields, family: Family) -> Result<Architecture, Checkpoint
     Ok(architecture)
 }
 
-const NAMES: NameTable = &[
-    (Place::Embedding, "model.embed_tokens", Take::Whole),
-    (
-        Place::AttentionNorm,
-        "model.layers.{layer}.input_layernorm",
-        Take::Whole,
-    ),
-    (
-        Place::Query,
-        "model.layers.{layer}.self_attn.q_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Key,
-        "model.layers.{layer}.self_attn.k_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Value,
-        "model.layers.{layer}.self_attn.v_proj",
-        Take::Whole,
-    ),
-    (
-        Place::Output,
-        "model.layers.{layer}.self_attn.o_proj",
-        Take::Whole,
-    ),
-    (
-        Place::MlpNorm,
-        "model.layers.{layer}.post_attention_layernorm",
-        Take::Whole,
-    ),
-    (Place::Up, "model.layers.{layer}.mlp.c_fc", Take::Whole),
-    (Place::Down, "model.layers.{layer}.mlp.c_proj", Take::Whole),
-    (Place::FinalNorm, "model.norm", Take::Whole),
-    (Place::Head, "lm_head", Take::Whole),
-];
+const NAMES: NameTable = NameTable {
+    block: BLOCK,
+    lists: &[
+        ENDS,
+        FINAL_NORM,
+        NORMS,
+        ATTENTION,
+        &[
+            (Place::Up, "mlp.c_fc", Take::Whole),
+            (Place::Down, "mlp.c_proj", Take::Whole),
+        ],
+    ],
+};

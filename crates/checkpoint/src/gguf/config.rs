@@ -9,7 +9,7 @@ use super::keys::Keys;
 use super::{ROPE_DIVISORS, ROPE_LONG, ROPE_SHORT};
 use crate::config::{Fields, Keys as Names};
 use crate::families::{Family, GgufSpec};
-use crate::names::{entries, tensors_of};
+use crate::names::{NameTable, tensor_of};
 use crate::tensor::{Format, StoredTensor, Tensors, WeightDtype};
 use crate::{Architecture, CheckpointError, Place, Positions, RopeScaling, Slot};
 
@@ -20,6 +20,24 @@ pub(super) struct RopeTensors {
     pub(super) all: Option<StoredTensor>,
     /// For short and for long windows.
     pub(super) by_length: Option<(StoredTensor, StoredTensor)>,
+}
+
+impl RopeTensors {
+    /// Those among a file's tensors. One of a pair is none, and stays without a place.
+    pub(super) fn of(tensors: &Tensors) -> Self {
+        let tensor = |name: &str| tensors.by_name.get(name).cloned();
+        Self {
+            all: tensor(ROPE_DIVISORS),
+            by_length: tensor(ROPE_SHORT).zip(tensor(ROPE_LONG)),
+        }
+    }
+
+    /// The names of those that are used.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let all = self.all.is_some().then_some(ROPE_DIVISORS);
+        let pair = self.by_length.is_some().then_some([ROPE_SHORT, ROPE_LONG]);
+        all.into_iter().chain(pair.into_iter().flatten())
+    }
 }
 
 /// What a metadata value must be.
@@ -96,19 +114,15 @@ pub(super) fn architecture(
     keys: &Keys,
     tensors: &Tensors,
     rope: &RopeTensors,
-) -> Result<Architecture, CheckpointError> {
+) -> Result<(Architecture, NameTable), CheckpointError> {
     let (family, spec) = family(keys)?;
     let key = |name: &str| format!("{}.{name}", spec.architecture);
     refuse_unsupported(keys, &key)?;
     let has = |place: Place, bias: bool| {
         let slot = Slot::block(0, place);
         let slot = if bias { slot.bias() } else { slot };
-        let mut patterns = entries(spec.names, place);
-        patterns.any(|(pattern, _)| {
-            tensors
-                .by_name
-                .contains_key(&tensors_of(pattern, slot, 1)[0])
-        })
+        let mut patterns = spec.names.of(place);
+        patterns.any(|(pattern, _)| tensors.by_name.contains_key(&tensor_of(&pattern, slot)))
     };
 
     let mut map = Map::new();
@@ -149,10 +163,12 @@ pub(super) fn architecture(
         map.insert(name.to_owned(), json!(eps));
     }
     // The embedding has the last word: the key is absent from older files.
-    let embedding = entries(spec.names, Place::Embedding)
+    let embedding = spec
+        .names
+        .of(Place::Embedding)
         .find_map(|(pattern, _)| {
-            let name = &tensors_of(pattern, Slot::model(Place::Embedding), 1)[0];
-            tensors.by_name.get(name)
+            let name = tensor_of(&pattern, Slot::model(Place::Embedding));
+            tensors.by_name.get(&name)
         })
         .and_then(|tensor| tensor.shape.first().copied());
     // Without one, binding says what is wrong with it.
@@ -163,7 +179,7 @@ pub(super) fn architecture(
     );
     map.insert("attention_bias".to_owned(), json!(has(Place::Query, true)));
     (spec.constants)(&mut map);
-    partial_rotary(keys, &key, &mut map, spec)?;
+    partial_rotary(keys, &key, (&mut map, &mut alias), spec)?;
     scaling(keys, &key, &mut map, rope)?;
 
     let fields = Fields {
@@ -189,7 +205,7 @@ pub(super) fn architecture(
         ));
     }
     set_divisors(keys, &mut architecture, rope)?;
-    Ok(architecture)
+    Ok((architecture, spec.names))
 }
 
 fn integer(number: i128) -> Value {
@@ -240,7 +256,7 @@ fn refuse_unsupported(keys: &Keys, key: &impl Fn(&str) -> String) -> Result<(), 
 fn partial_rotary(
     keys: &Keys,
     key: &impl Fn(&str) -> String,
-    map: &mut Map<String, Value>,
+    (map, alias): (&mut Map<String, Value>, &mut BTreeMap<String, String>),
     spec: &GgufSpec,
 ) -> Result<(), CheckpointError> {
     let name = key("rope.dimension_count");
@@ -257,17 +273,8 @@ fn partial_rotary(
     if rotated as u64 == width {
         return Ok(());
     }
-    let partial = spec.architecture == "phi3" && (rotated as u64) < width;
-    if !partial {
-        let remedy = format!("it must be the width of a head, {width}");
-        return Err(CheckpointError::unsupported(
-            keys.file,
-            &name,
-            rotated.to_string(),
-            remedy,
-        ));
-    }
     let part = rotated as f64 / width as f64;
+    alias.insert(spec.keys.rotary_part.to_owned(), name);
     map.insert(spec.keys.rotary_part.to_owned(), json!(part));
     Ok(())
 }
@@ -302,7 +309,8 @@ fn scaling(
             "beta_slow": number("rope.scaling.yarn_beta_slow")?,
         }),
         (other, _) => {
-            let remedy = "none, linear and yarn are, and longrope with its factors";
+            let remedy =
+                "none, linear and yarn are, without tensors of factors, and longrope with them";
             return Err(CheckpointError::unsupported(
                 keys.file, &name, other, remedy,
             ));

@@ -93,23 +93,19 @@ pub(crate) fn open(path: &Path, name: String) -> Result<Checkpoint, CheckpointEr
         bytes: &map,
         metadata: &metadata,
     };
-    let mut take = |name: &str| stored.by_name.remove(name);
-    let rope = RopeTensors {
-        all: take(ROPE_DIVISORS),
-        by_length: take(ROPE_SHORT).zip(take(ROPE_LONG)),
-    };
-    let architecture = config::architecture(&keys, &stored, &rope)?;
+    let rope = RopeTensors::of(&stored);
+    let (architecture, names) = config::architecture(&keys, &stored, &rope)?;
+    if !architecture.ropes().is_empty() {
+        for name in rope.names() {
+            stored.by_name.remove(name);
+        }
+    }
     let warnings = tokenizer::warning(&keys)?.into_iter().collect();
     stored.files.push(WeightFile {
         label: name.clone(),
         path: path.to_owned(),
         map,
     });
-    let names = architecture
-        .family
-        .spec()
-        .gguf
-        .map_or(&[][..], |spec| spec.names);
     let weights = stored.bind(&name, &architecture, names)?;
     Ok(Checkpoint {
         name,

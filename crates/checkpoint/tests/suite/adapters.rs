@@ -46,11 +46,15 @@ fn adapters_that_cannot_be_added() {
         (|s| set(s, "r", json!(0)), CheckpointUnreadable, &["`r` is 0"]),
         (|s| set(s, "rank_pattern", json!({"q_proj": 2})), CheckpointUnreadable, &["`r` is 2 for `model.layers.0.self_attn.q_proj`"]),
         (|s| set(s, "alpha_pattern", json!({"(": 2})), CheckpointUnreadable, &["`alpha_pattern.(` is not an expression"]),
+        (|s| set(s, "rank_pattern", json!({"\\w{400}": 2})), CheckpointUnreadable, &["rank_pattern", "not an expression"]),
+        (|s| set(s, "rank_pattern", (0..2000).map(|index| (index.to_string(), json!(4))).collect::<Value>()), CheckpointUnreadable, &["`rank_pattern` has 2000 entries"]),
         (|s| set(s, "lora_alpha", json!(-1)), CheckpointUnreadable, &["`lora_alpha` is -1"]),
-        (|s| rename(s, QUERY, "base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight"), TensorMismatch, &["layers.0.self_attn.q_proj.lora_B.weight`", "does not use"]),
-        (|s| rename(s, QUERY, "base_model.model.model.layers.0.self_attn.q_proj.lora_C.weight"), TensorMismatch, &["does not use"]),
+        (|s| rename(s, QUERY, "base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight"), TensorMismatch, &["layers.0.self_attn.q_proj.lora_B.weight`", "does not have"]),
+        (|s| rename(s, QUERY, "base_model.model.model.layers.0.self_attn.q_proj.lora_C.weight"), TensorMismatch, &["does not have"]),
         (|s| s.edit_header(WEIGHTS, |header| header[QUERY]["dtype"] = json!("I32")), DtypeUnsupported, &[QUERY, "I32"]),
         (|s| s.edit_header(WEIGHTS, |header| header[QUERY]["shape"] = json!([8, 24])), TensorMismatch, &[QUERY, "[8, 24]", "[8, 48]", "another base"]),
+        (|s| s.add_tensor(WEIGHTS, "base_model.model.lm_head.weight", "F32", &[323, 48]), TensorMismatch, &["323 rows, the base has 320", "merge"]),
+        (|s| s.add_tensor(WEIGHTS, "base_model.model.lm_head.weight", "F32", &[320, 24]), TensorMismatch, &["another base"]),
         (|s| s.add_tensor(WEIGHTS, "base_model.model.score.weight", "F32", &[2, 48]), TensorMismatch, &["`base_model.model.score.weight`"]),
     ];
     let base = fixture("llama_gqa");

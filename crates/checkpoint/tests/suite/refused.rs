@@ -258,7 +258,7 @@ fn gguf_files() {
         (|f| set(f, "llama.block_count", Meta::U32(u32::MAX)), CheckpointUnreadable, &["llama.block_count"]),
         (|f| set(f, "llama.block_count", Meta::U32(3)), TensorMismatch, &["`blk.2.attn_norm.weight`"]),
         (|f| set(f, "llama.attention.head_count_kv", Meta::I32s(vec![2, 2])), CheckpointUnreadable, &["llama.attention.head_count_kv"]),
-        (|f| set(f, "llama.rope.dimension_count", Meta::U32(6)), ArchitectureUnsupported, &["llama.rope.dimension_count", "6", "12"]),
+        (|f| set(f, "llama.rope.dimension_count", Meta::U32(6)), ArchitectureUnsupported, &["llama.rope.dimension_count", "whole heads"]),
         (|f| set(f, "llama.rope.scaling.type", Meta::Text("ntk".into())), ArchitectureUnsupported, &["llama.rope.scaling.type", "ntk"]),
         (|f| set(f, "llama.expert_count", Meta::U32(8)), ArchitectureUnsupported, &["llama.expert_count", "8"]),
         (|f| set(f, "split.count", Meta::U32(2)), ArchitectureUnsupported, &["split.count", "merge"]),
