@@ -55,7 +55,7 @@ codes! {
     MethodNotAllowed = "E0007", 405, "Method not allowed";
     /// The body is not of the kind that the operation takes.
     UnsupportedMediaType = "E0008", 415, "Unsupported media type";
-    /// The database does not answer; try again.
+    /// The database, or the hub that a reference is of, does not answer; try again.
     Unavailable = "E0009", 503, "Temporarily unavailable";
     /// The request took longer than the server allows.
     Timeout = "E0010", 504, "Request timed out";
@@ -103,6 +103,8 @@ codes! {
     NoPrefixToken = "E4006", 422, "Tokenizer has no prefix token";
     /// The chat template refuses a document, or does not say where the assistant speaks.
     ChatRefused = "E4007", 422, "Chat template refuses a document";
+    /// A reference to a hub of models and datasets, and the service does not use one.
+    HubDisabled = "E4008", 422, "No hub is used";
 
     /// The checkpoint does not exist, cannot be read or is damaged.
     CheckpointUnreadable = "E5001", 422, "Checkpoint cannot be read";

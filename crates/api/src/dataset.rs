@@ -193,7 +193,9 @@ struct Options {
     name: Option<String>,
     /// Path below the data root of a file, of a directory (all files below it whose names end in
     /// `.txt`, `.jsonl`, `.ndjson` or `.parquet`, also with `.gz` or `.zst` behind, by name), or a
-    /// glob such as `web/*.jsonl.gz`. One of `path`, `upload` and `documents` is required.
+    /// glob such as `web/*.jsonl.gz`. Where the service uses a hub, also a file of it,
+    /// `hf://datasets/org/name@revision/file.jsonl`. One of `path`, `upload` and `documents` is
+    /// required.
     path: Option<String>,
     /// Name of a dataset that was uploaded by `PUT /datasets/{name}`.
     upload: Option<String>,

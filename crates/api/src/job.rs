@@ -19,7 +19,8 @@ pub struct JobRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Path of the checkpoint below the model root, a directory as transformers writes it or a
-    /// `.gguf` file; or an object with this `path` and the path of a LoRA `adapter`.
+    /// `.gguf` file; or an object with this `path` and the path of a LoRA `adapter`. Where the
+    /// service uses a hub, each may be a reference to it, `hf://org/name@revision`.
     #[schema(value_type = ModelSchema, example = "SmolLM2-135M-Instruct.Q4_1.gguf")]
     pub model: ModelRef,
     /// The datasets to score, at least one.
@@ -129,7 +130,8 @@ pub struct Job {
     pub name: Option<String>,
     /// Where it stands.
     pub state: JobState,
-    /// The checkpoint, in the form of the request.
+    /// The checkpoint, in the form of the request. A reference to a hub has the commit that its
+    /// revision was when the job was posted.
     #[schema(value_type = ModelSchema)]
     pub model: ModelRef,
     /// The datasets, with the options of the request.
@@ -178,8 +180,20 @@ pub struct Progress {
     pub tokens_per_second: Option<f64>,
     /// Seconds to the end at that rate.
     pub eta_seconds: Option<f64>,
+    /// What the worker that plans the job fetches from a hub; null when nothing is fetched.
+    #[serde(default)]
+    pub download: Option<Download>,
     /// The same by dataset and method, in the order of the request.
     pub datasets: Vec<DatasetProgress>,
+}
+
+/// How far the files of a job are fetched from a hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Download {
+    /// Bytes that are there.
+    pub bytes: u64,
+    /// Bytes of all files.
+    pub total_bytes: u64,
 }
 
 /// How far one dataset is under one method.

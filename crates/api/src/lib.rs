@@ -27,7 +27,9 @@ pub use inspect::{
     DatasetInspection, DatasetInspectionRequest, FileSize, GroupSize, HistogramBin, LengthUnit,
     Lengths, MemoryNeed, ModelInspection, StoredDtype, Token, TokenizerInspection,
 };
-pub use job::{DatasetProgress, Job, JobError, JobRequest, JobState, Progress, ShardLocation};
+pub use job::{
+    DatasetProgress, Download, Job, JobError, JobRequest, JobState, Progress, ShardLocation,
+};
 pub use method::{Bos, Convention, Dtype, DtypeRequest, Method, MethodRequest, Tail};
 pub use model::{AdaptedModel, ModelRef, ModelSchema};
 pub use numerics::{Numerics, Precision, PrecisionEffect, PrecisionShare};

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use assay_hub::{Hub, Kind, Progress, Reference, Settings, describes_model, weights_of_model};
+use assay_hub::{Hub, Kind, Progress, Reference, Settings, weights_of_model};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
@@ -22,13 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("give the directory of the cache and a reference".into());
     };
     let reference: Reference = reference.parse()?;
-    let hub = Hub::new(&Settings {
-        cache: PathBuf::from(cache),
-        endpoint: env::var("HF_ENDPOINT")?,
-        token: env::var("HF_TOKEN").ok(),
-        offline: false,
-        limit: u64::MAX,
-    })?;
+    let hub = Hub::new(&Settings::of_environment(&PathBuf::from(cache)))?;
     let cancel = CancellationToken::new();
     let printed = AtomicU64::new(0);
     let print = |progress: Progress<'_>| {
@@ -45,9 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             hub.fetch(&snapshot, wanted, &print, &cancel).await?
         }
         Kind::Model => {
-            let directory = hub
-                .fetch(&snapshot, describes_model, &|_| {}, &cancel)
-                .await?;
+            let directory = hub.describe(&snapshot, &cancel).await?;
             let weights = weights_of_model(&snapshot, &directory)?;
             let wanted = |path: &str| weights.contains(path);
             hub.fetch(&snapshot, wanted, &print, &cancel).await?

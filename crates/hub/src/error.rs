@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use assay_api::ErrorCode;
+
 use crate::{Reference, Repository};
 
 /// Why something of the hub is not to be had. Every text names the repository or the file, and
@@ -207,6 +209,33 @@ impl HubError {
                 Self::Full { path, needed: 1 }
             }
             _ => Self::Io { path, source },
+        }
+    }
+
+    /// The code under which a client learns of it, where what the hub does not have, or does not
+    /// give, has the code `unreadable`.
+    pub fn code(&self, unreadable: ErrorCode) -> ErrorCode {
+        match self {
+            Self::Unreachable { .. }
+            | Self::Broken { .. }
+            | Self::TooOften { .. }
+            | Self::Answer { .. }
+            | Self::Cancelled => ErrorCode::Unavailable,
+            Self::Full { .. } => ErrorCode::StorageFull,
+            Self::Setting { .. } | Self::Io { .. } => ErrorCode::Internal,
+            Self::NotShown { .. }
+            | Self::Gated { .. }
+            | Self::Refused { .. }
+            | Self::NoRevision { .. }
+            | Self::NoFile { .. }
+            | Self::NoWeights(_)
+            | Self::Index { .. }
+            | Self::UnsafeName { .. }
+            | Self::NoDigest { .. }
+            | Self::Damaged { .. }
+            | Self::TooLarge { .. }
+            | Self::NotCached(_)
+            | Self::Missing { .. } => unreadable,
         }
     }
 

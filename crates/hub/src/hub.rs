@@ -1,7 +1,7 @@
 //! The hub as Assay sees it: references become snapshots, snapshots become directories.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,13 @@ use crate::cache::Cache;
 use crate::client::{self, Asked, Client, Patience};
 use crate::fetch::{self, Fetch, Progress};
 use crate::snapshot;
-use crate::{HubError, Reference, Snapshot};
+use crate::{HubError, Reference, Snapshot, describes_model};
+
+/// The hub that is asked where `HF_ENDPOINT` names no other.
+pub const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
+
+/// The most bytes of the files that describe a model: they are read into memory.
+const DESCRIPTION_LIMIT: u64 = 1 << 30;
 
 /// Where the hub is, who asks and where files are kept.
 #[derive(Clone)]
@@ -27,6 +33,22 @@ pub struct Settings {
     pub offline: bool,
     /// The most bytes that one [`Hub::fetch`] may ask for.
     pub limit: u64,
+}
+
+impl Settings {
+    /// The settings that other programs for the hub take from the environment: `HF_ENDPOINT`,
+    /// `HF_TOKEN`, and `HF_HUB_OFFLINE`, which is set by 1, true, yes or on. Without a limit.
+    pub fn of_environment(cache: &Path) -> Self {
+        let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let offline = of("HF_HUB_OFFLINE").unwrap_or_default().to_ascii_lowercase();
+        Self {
+            cache: cache.to_owned(),
+            endpoint: of("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
+            token: of("HF_TOKEN"),
+            offline: matches!(&*offline, "1" | "true" | "yes" | "on"),
+            limit: u64::MAX,
+        }
+    }
 }
 
 /// Displays everything but the token.
@@ -128,8 +150,40 @@ impl Hub {
         progress: &(dyn Fn(Progress<'_>) + Sync),
         cancel: &CancellationToken,
     ) -> Result<PathBuf, HubError> {
+        self.fetch_within(snapshot, wanted, progress, cancel, self.limit)
+            .await
+    }
+
+    /// Fetches the files that [describe a model](crate::describes_model), and says in which
+    /// directory they are.
+    ///
+    /// # Errors
+    /// As for [`fetch`](Self::fetch); they may have a gigabyte at most.
+    pub async fn describe(
+        &self,
+        snapshot: &Snapshot,
+        cancel: &CancellationToken,
+    ) -> Result<PathBuf, HubError> {
+        let limit = self.limit.min(DESCRIPTION_LIMIT);
+        self.fetch_within(snapshot, describes_model, &|_| {}, cancel, limit)
+            .await
+    }
+
+    /// Where the files of a snapshot are once they are fetched.
+    pub fn directory(&self, snapshot: &Snapshot) -> PathBuf {
+        Cache::new(&self.cache, &snapshot.repository).snapshot(&snapshot.commit)
+    }
+
+    async fn fetch_within(
+        &self,
+        snapshot: &Snapshot,
+        wanted: impl Fn(&str) -> bool,
+        progress: &(dyn Fn(Progress<'_>) + Sync),
+        cancel: &CancellationToken,
+        limit: u64,
+    ) -> Result<PathBuf, HubError> {
         snapshot.check()?;
-        let files = fetch::select(snapshot, wanted, self.limit)?;
+        let files = fetch::select(snapshot, wanted, limit)?;
         // Ends what runs on other threads however this future ends.
         let stop = cancel.child_token();
         let _guard = stop.clone().drop_guard();

@@ -14,8 +14,9 @@
 //! in them [which files the weights are](weights_of_model), and fetches those while it reports
 //! the progress. Both keep a cache; if it is one directory, nothing is fetched twice.
 //!
-//! Nothing here reads the environment or is on by itself: whoever makes the [`Settings`] decides
-//! whether the hub is used at all, and where it is (`HF_ENDPOINT`, `HF_TOKEN`).
+//! Nothing here is on by itself: whoever makes the [`Settings`] decides whether the hub is used at
+//! all. [`Settings::of_environment`] alone reads the environment (`HF_ENDPOINT`, `HF_TOKEN`,
+//! `HF_HUB_OFFLINE`).
 //!
 //! # What is relied on
 //!
@@ -48,7 +49,7 @@ mod wanted;
 pub use digest::Digest;
 pub use error::HubError;
 pub use fetch::Progress;
-pub use hub::{Hub, Settings};
+pub use hub::{DEFAULT_ENDPOINT, Hub, Settings};
 pub use reference::{Kind, Part, Problem, Reference, ReferenceError, Repository, SCHEME};
 pub use snapshot::{RemoteFile, Snapshot};
-pub use wanted::{describes_model, weights_of_model};
+pub use wanted::{describes_model, weights_of_adapter, weights_of_model};

@@ -84,6 +84,17 @@ pub fn weights_of_model(
     Ok(files)
 }
 
+/// The files of an adapter's weights, and nothing of a model that is in the same repository.
+///
+/// # Errors
+/// [`HubError::NoWeights`] when there are none.
+pub fn weights_of_adapter(snapshot: &Snapshot) -> Result<BTreeSet<String>, HubError> {
+    match snapshot.file(ADAPTER) {
+        Some(file) => Ok([file.path.clone()].into()),
+        None => Err(HubError::NoWeights(snapshot.repository.clone())),
+    }
+}
+
 fn named_by_index(bytes: &[u8], has: &dyn Fn(&str) -> bool) -> Result<BTreeSet<String>, String> {
     #[derive(serde::Deserialize)]
     struct Index {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use assay_api::{
-    DatasetProgress, DatasetRef, Dtype, Job, JobId, JobRequest, JobState, Method, ModelRef,
+    DatasetProgress, DatasetRef, Download, Dtype, Job, JobId, JobRequest, JobState, Method, ModelRef,
     OneOrMany, Progress,
 };
 use chrono::{DateTime, Utc};
@@ -82,6 +82,8 @@ struct JobRow {
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
     finished_at: Option<DateTime<Utc>>,
+    download_bytes: Option<i64>,
+    download_total_bytes: Option<i64>,
     /// Seconds from the first claim of a shard to the end, or to now.
     running_seconds: Option<f64>,
 }
@@ -105,7 +107,7 @@ macro_rules! select_job {
     () => {
         "select j.id, j.name, j.state::text as state, j.model, j.adapter, j.method, j.dtype, j.numerics, j.tags,
                 j.token_output, j.priority, j.audit, j.baseline, j.error, j.created_at, j.started_at,
-                j.finished_at,
+                j.finished_at, j.download_bytes, j.download_total_bytes,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
                     select min(a.started_at) from attempts a
                     where a.job_id = j.id and a.kind <> 'plan'
@@ -369,6 +371,15 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         .map(|seconds| own_tokens as f64 / seconds);
     progress.tokens_per_second = rate;
     let state: JobState = parse(row.state)?;
+    // What a planning fetched that has ended is history.
+    if state == JobState::Planning
+        && let (Some(bytes), Some(total)) = (row.download_bytes, row.download_total_bytes)
+    {
+        progress.download = Some(Download {
+            bytes: count(bytes)?,
+            total_bytes: count(total)?,
+        });
+    }
     progress.eta_seconds = rate.zip(planned).and_then(|(rate, planned)| {
         (!state.is_final()).then(|| (planned - progress.scored_tokens) as f64 / rate)
     });

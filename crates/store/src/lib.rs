@@ -19,6 +19,7 @@ mod claim;
 mod clock;
 mod commit;
 mod documents;
+mod download;
 mod end;
 mod error;
 mod finish;

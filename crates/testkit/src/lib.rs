@@ -1,11 +1,12 @@
 //! What the tests of Assay share: a fresh database per test, real programs on ports the kernel
-//! picks, a way to the database that can be cut, small roots, and one way to wait.
+//! picks, a way to the database that can be cut, a hub of models, small roots, and one way to wait.
 //!
 //! Nothing here knows the server, the store or the worker, so that their own tests can use it.
 //! Helpers panic where a test could not go on, with what to do about it.
 
 mod database;
 mod eventually;
+pub mod hub;
 mod processes;
 mod program;
 mod proxy;

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use assay_hub::{Hub, HubError, Settings};
 use bytes::Bytes;
 
-use crate::server::{File, Listed, large, sha256, small};
+use assay_testkit::hub::{File, Listed, large, sha256, small};
 use crate::{Fixture, fetch_all, names, reference, resolve_and_fetch};
 
 const SIZE: usize = 1 << 20;

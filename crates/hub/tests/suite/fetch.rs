@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use assay_hub::{Hub, HubError, Progress, Settings, describes_model, weights_of_model};
+use assay_hub::{
+    Hub, HubError, Progress, Settings, describes_model, weights_of_adapter, weights_of_model,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::server::{Access, Fault, large, small};
+use assay_testkit::hub::{Access, Fault, large, small};
 use crate::{Fixture, fetch_all, model, names, reference, resolve_and_fetch};
 
 const SIZE: usize = 3 << 20;
@@ -102,6 +104,8 @@ async fn the_files_of_a_model_in_two_steps() {
     let adapter = hub.resolve(&reference("hf://o/adapter")).await.unwrap();
     let weights = weights_of_model(&adapter, &directory).unwrap();
     assert_eq!(weights, ["adapter_model.safetensors".to_owned()].into());
+    assert_eq!(weights_of_adapter(&adapter).unwrap(), weights);
+    assert!(weights_of_adapter(&snapshot).is_err());
     let pickle = hub.resolve(&reference("hf://o/pickle")).await.unwrap();
     let error = weights_of_model(&pickle, &directory).unwrap_err();
     assert!(matches!(error, HubError::NoWeights(_)), "{error}");

@@ -4,12 +4,11 @@ mod damage;
 mod fetch;
 mod processes;
 mod resolve;
-mod server;
 
 use std::path::Path;
 
 use assay_hub::{Hub, HubError, Progress, Reference, Settings, Snapshot};
-use server::{Server, TOKEN, large, small};
+use assay_testkit::hub::{Server, TOKEN, large, small};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use assay_process::{Child, Signal, Terminal};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::server::{Fault, Seen, large};
+use assay_testkit::hub::{Fault, Seen, large};
 use crate::{Fixture, model, names};
 
 const SIZE: usize = 8 << 20;

@@ -2,7 +2,7 @@
 
 use assay_hub::{Digest, Hub, HubError, Kind, RemoteFile, Settings};
 
-use crate::server::{Access, Listed, TOKEN, small};
+use assay_testkit::hub::{Access, Listed, TOKEN, small};
 use crate::{Fixture, model, reference, resolve_and_fetch};
 
 #[tokio::test]

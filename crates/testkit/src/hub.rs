@@ -17,37 +17,49 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 
-pub(crate) const TOKEN: &str = "hf_right";
+/// The token that may read what is private.
+pub const TOKEN: &str = "hf_right";
 const CHUNK: usize = 64 << 10;
 
 /// A file as the hub lists it; what is served may differ.
 #[derive(Clone)]
-pub(crate) struct File {
-    pub(crate) bytes: Bytes,
-    pub(crate) served: Bytes,
-    pub(crate) lfs: bool,
-    pub(crate) listed: Listed,
+pub struct File {
+    /// What its digest is of.
+    pub bytes: Bytes,
+    /// What is sent.
+    pub served: Bytes,
+    /// Whether it is in large-file storage, at the second port.
+    pub lfs: bool,
+    /// What the list of files says.
+    pub listed: Listed,
 }
 
+/// What the list of files says of a file.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Listed {
+pub enum Listed {
+    /// Size and digest.
     Whole,
+    /// Only the size.
     WithoutDigest,
+    /// This size.
     WithSize(u64),
 }
 
-pub(crate) fn small(text: &str) -> File {
+/// A file of the repository itself.
+pub fn small(text: &str) -> File {
     file(Bytes::copy_from_slice(text.as_bytes()), false)
 }
 
-pub(crate) fn large(size: usize) -> File {
+/// A file in large-file storage, of as many bytes that are the same each time.
+pub fn large(size: usize) -> File {
     let bytes: Bytes = (0..size)
         .map(|at| u8::try_from((at * 31 + at / 251) % 256).unwrap())
         .collect();
     file(bytes, true)
 }
 
-fn file(bytes: Bytes, lfs: bool) -> File {
+/// A file of these bytes, in large-file storage or not.
+pub fn file(bytes: Bytes, lfs: bool) -> File {
     File {
         served: bytes.clone(),
         bytes,
@@ -56,11 +68,15 @@ fn file(bytes: Bytes, lfs: bool) -> File {
     }
 }
 
+/// Who may read a repository.
 #[derive(Clone, Copy, Default, PartialEq)]
-pub(crate) enum Access {
+pub enum Access {
+    /// Everyone.
     #[default]
     Public,
+    /// Who has the token.
     Private,
+    /// Nobody has been given access; who has the token may see what there is.
     Gated,
 }
 
@@ -73,7 +89,7 @@ struct Repository {
 
 /// What happens to the next answer with a file's bytes.
 #[derive(Clone, Copy)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// The connection breaks after so many bytes.
     Cut(usize),
     /// Nothing comes after so many bytes.
@@ -84,13 +100,17 @@ pub(crate) enum Fault {
     Status(u16),
 }
 
+/// A request that came.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) cdn: bool,
-    pub(crate) from: u64,
-    pub(crate) authorized: bool,
+pub struct Seen {
+    /// Whether it came to the second port.
+    pub cdn: bool,
+    /// The first byte that it asks for.
+    pub from: u64,
+    /// Whether it has a token.
+    pub authorized: bool,
     /// Bytes of the body that went out.
-    pub(crate) sent: Arc<AtomicU64>,
+    pub sent: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -101,14 +121,17 @@ struct Inner {
     cdn: Mutex<String>,
 }
 
+/// A hub with its repositories, for as long as the runtime of the test runs.
 #[derive(Clone)]
-pub(crate) struct Server {
-    pub(crate) url: String,
+pub struct Server {
+    /// What `HF_ENDPOINT` is to be.
+    pub url: String,
     inner: Arc<Inner>,
 }
 
 impl Server {
-    pub(crate) async fn start() -> Self {
+    /// Starts a hub without repositories.
+    pub async fn start() -> Self {
         let inner = Arc::<Inner>::default();
         let hub = serve(Router::new().fallback(hub).with_state(inner.clone())).await;
         let cdn = serve(Router::new().fallback(cdn).with_state(inner.clone())).await;
@@ -120,16 +143,18 @@ impl Server {
     }
 
     /// Makes a commit of a repository, such as `o/n` or `datasets/o/n`, and `branch` be at it.
-    pub(crate) fn commit<const N: usize>(
+    pub fn commit<'a>(
         &self,
         repository: &str,
         branch: &str,
-        files: [(&str, File); N],
+        files: impl IntoIterator<Item = (&'a str, File)>,
     ) -> String {
         let mut repositories = self.inner.repositories.lock().unwrap();
         let repository = repositories.entry(repository.to_owned()).or_default();
-        let files: BTreeMap<String, File> =
-            files.map(|(path, file)| (path.to_owned(), file)).into();
+        let files = files.into_iter();
+        let files: BTreeMap<String, File> = files
+            .map(|(path, file)| (path.to_owned(), file))
+            .collect();
         let commit = git(format!("{branch} {}", repository.commits.len()).as_bytes());
         repository.commits.insert(commit.clone(), files);
         repository
@@ -138,13 +163,14 @@ impl Server {
         commit
     }
 
-    pub(crate) fn restrict(&self, repository: &str, access: Access) {
+    /// Sets who may read a repository.
+    pub fn restrict(&self, repository: &str, access: Access) {
         let mut repositories = self.inner.repositories.lock().unwrap();
         repositories.get_mut(repository).unwrap().access = access;
     }
 
     /// Serves the right bytes from now on.
-    pub(crate) fn mend(&self) {
+    pub fn mend(&self) {
         let mut repositories = self.inner.repositories.lock().unwrap();
         let commits = repositories
             .values_mut()
@@ -154,12 +180,13 @@ impl Server {
         }
     }
 
-    pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
+    /// Has the next answers with bytes fail so, in this order.
+    pub fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.inner.faults.lock().unwrap().extend(faults);
     }
 
     /// The requests since the last call.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.inner.seen.lock().unwrap())
     }
 }
@@ -353,7 +380,8 @@ fn git(bytes: &[u8]) -> String {
     hex(&Sha1::new_with_prefix(header).chain_update(bytes).finalize())
 }
 
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+/// SHA-256 in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
