@@ -60,7 +60,7 @@ pub(crate) async fn run(archive: &Archive) -> Outcome {
         .tempfile_in(folder)
         .map_err(|error| unwritable(&error))?;
     let file = aside.reopen().map_err(|error| unwritable(&error))?;
-    let client = archive.server.client();
+    let client = archive.server.client()?;
     let bar = transfer_bar();
     let url = format!("/jobs/{}/archive", archive.id);
     let written = client

@@ -25,7 +25,7 @@ pub(crate) struct Cancel {
 
 pub(crate) async fn run(cancel: &Cancel) -> Outcome {
     let path = format!("/jobs/{}", cancel.id);
-    let client = cancel.server.client();
+    let client = cancel.server.client()?;
     let answer = client
         .call::<Job>(Method::DELETE, &path, Retry::Interrupted, |request| request)
         .await;

@@ -39,19 +39,36 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    pub(crate) fn client(&self) -> Client {
-        Client {
-            http: reqwest::Client::new(),
+    /// A client of the server. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// See [`http`].
+    pub(crate) fn client(&self) -> Result<Client, ClientError> {
+        Ok(Client {
+            http: http()?,
             base: self.server.trim_end_matches('/').to_owned(),
             limit: REQUEST_LIMIT,
             notice: Arc::new(|text| eprintln!("assay: {text}")),
-        }
+        })
     }
+}
+
+/// An HTTP client with the settings of the library.
+///
+/// # Errors
+/// The system has no CA certificates, without which no TLS client can be made.
+pub(crate) fn http() -> Result<reqwest::Client, ClientError> {
+    let client = reqwest::Client::builder().build();
+    client.map_err(|error| ClientError::NoClient {
+        cause: format!("{:#}", anyhow::Error::from(error)),
+    })
 }
 
 /// Why there is no answer to use. One line, and one more for each field at fault.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
+    #[error("cannot make an HTTP client: {cause}; install the system's package of CA certificates")]
+    NoClient { cause: String },
     #[error(
         "no answer from {server}: {cause}; start a server with `assay up`, or name another with \
          --server or ASSAY_SERVER"

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use assay_api::{Job, JobState, Readiness};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{DecimalBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Answer, Client, ClientError, Retry};
@@ -101,8 +101,15 @@ impl Display {
                 *last = line(job);
                 bar.set_prefix(job.state.as_str());
                 bar.set_message(counts(job));
-                bar.set_length(job.progress.planned_tokens.unwrap_or(1).max(1));
-                bar.set_position(job.progress.scored_tokens);
+                let (done, of) = match job.progress.download {
+                    Some(download) => (download.bytes, download.total_bytes),
+                    None => (
+                        job.progress.scored_tokens,
+                        job.progress.planned_tokens.unwrap_or(1),
+                    ),
+                };
+                bar.set_length(of.max(1));
+                bar.set_position(done);
             }
             Self::Lines { last } => {
                 let now = Instant::now();
@@ -138,9 +145,16 @@ fn line(job: &Job) -> String {
     }
 }
 
-/// Tokens, rate and time left, as far as they are known.
+/// Tokens, rate and time left, as far as they are known; before that, what is fetched.
 fn counts(job: &Job) -> String {
     let progress = &job.progress;
+    if let Some(download) = progress.download {
+        return format!(
+            "{} of {} fetched",
+            DecimalBytes(download.bytes),
+            DecimalBytes(download.total_bytes)
+        );
+    }
     let Some(planned) = progress.planned_tokens else {
         return String::new();
     };
@@ -178,6 +192,13 @@ mod tests {
         let unplanned = r#"{"scored_tokens": 0, "planned_tokens": null, "tokens_per_second": null,
             "eta_seconds": null, "datasets": []}"#;
         assert_eq!(line(&job("planning", unplanned)), "planning");
+        let fetching = r#"{"scored_tokens": 0, "planned_tokens": null, "tokens_per_second": null,
+            "eta_seconds": null, "datasets": [],
+            "download": {"bytes": 1500000, "total_bytes": 4000000000}}"#;
+        assert_eq!(
+            line(&job("planning", fetching)),
+            "planning: 1.50 MB of 4.00 GB fetched"
+        );
         let half = r#"{"scored_tokens": 5000, "planned_tokens": 10000, "tokens_per_second": 250.0,
             "eta_seconds": 20.0, "datasets": []}"#;
         assert_eq!(

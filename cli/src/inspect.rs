@@ -41,7 +41,7 @@ pub(crate) async fn run(inspect: &Inspect) -> Outcome {
         let adapter = adapter.map(|adapter| adapter.display().to_string());
         let query = [("path", Some(path)), ("adapter", adapter)];
         let url = with_query("/models/inspect", &query);
-        let client = inspect.server.client().patient();
+        let client = inspect.server.client()?.patient();
         let answer = client
             .get::<ModelInspection>(&url, Retry::Interrupted)
             .await?;

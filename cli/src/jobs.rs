@@ -60,7 +60,7 @@ pub(crate) async fn run(jobs: &Jobs) -> Outcome {
     let path = with_query("/jobs", &pairs);
     let answer = jobs
         .server
-        .client()
+        .client()?
         .get::<Page<Job>>(&path, Retry::Interrupted)
         .await?;
     if jobs.json {

@@ -78,7 +78,7 @@ fn device(text: &str) -> Result<PlanDevice, String> {
 pub(crate) async fn run(plan: &Plan) -> Outcome {
     let jobs = plan.job.requests()?;
     let several = jobs.len() > 1;
-    let client = plan.server.client().patient();
+    let client = plan.server.client()?.patient();
     for job in jobs {
         let request = PlanRequest {
             job,

@@ -29,7 +29,7 @@ pub(crate) struct Results {
 }
 
 pub(crate) async fn run(results: &Results) -> Outcome {
-    let client = results.server.client();
+    let client = results.server.client()?;
     let mut shown = Vec::new();
     let mut reasons = Vec::new();
     for id in &results.ids {

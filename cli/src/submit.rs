@@ -51,7 +51,7 @@ impl Submit {
 
 pub(crate) async fn run(submit: &Submit) -> Outcome {
     let requests = submit.job.requests()?;
-    let client = submit.server.client();
+    let client = submit.server.client()?;
     let mut jobs = Vec::new();
     for (index, request) in requests.iter().enumerate() {
         let created = post(&client, request, &submit.key(index)).await?;

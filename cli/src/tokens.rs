@@ -51,7 +51,7 @@ const COLUMNS: [Column; 6] = [
 ];
 
 pub(crate) async fn run(tokens: &Tokens) -> Outcome {
-    let client = tokens.server.client();
+    let client = tokens.server.client()?;
     let job = jobs::get(&client, tokens.id, Retry::Interrupted)
         .await?
         .value;

@@ -36,7 +36,7 @@ const COLUMNS: [Column; 6] = [
 
 pub(crate) async fn run(workers: &Workers) -> Outcome {
     let path = with_query("/workers", &[("limit", Some(workers.limit.to_string()))]);
-    let client = workers.server.client();
+    let client = workers.server.client()?;
     let answer = client
         .get::<Page<WorkerRow>>(&path, Retry::Interrupted)
         .await?;

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use assay_api::{DatasetRef, FieldError, Problem, Upload};
 use assay_checkpoint::DigestCache;
 use assay_data::Root;
+use assay_hub::Hub;
 use assay_store::{Store, StoreError};
 use axum::Router;
 use axum::body::Bytes;
@@ -15,6 +17,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::edge;
+use crate::remote::{self, Named};
 use crate::routes::{
     archive, datasets, documents, health, jobs, manual, models, plans, shards, tokens, workers,
 };
@@ -31,6 +34,8 @@ pub(crate) struct AppState {
     pub(crate) models: Root,
     /// Where datasets are.
     pub(crate) data: Root,
+    /// The hub that references are of, if one is used.
+    pub(crate) hub: Option<Arc<Hub>>,
     /// Uploaded datasets.
     pub(crate) files: Files,
     /// Bytes of an upload.
@@ -50,7 +55,7 @@ impl AppState {
     ///
     /// # Errors
     /// The ledger fails.
-    pub(crate) async fn uploaded(
+    async fn uploaded(
         &self,
         datasets: &[DatasetRef],
     ) -> Result<HashMap<String, Upload>, StoreError> {
@@ -70,14 +75,19 @@ impl AppState {
         Ok(found)
     }
 
-    /// Where what a request names is looked for.
-    pub(crate) fn grounds(&self, uploaded: HashMap<String, Upload>) -> Grounds {
-        Grounds {
+    /// Where what a request names is looked for. References to the hub in it are pinned
+    /// to their commits.
+    ///
+    /// # Errors
+    /// The ledger fails. What is wrong with references is told where they are checked.
+    pub(crate) async fn grounds(&self, named: Named<'_>) -> Result<Grounds, StoreError> {
+        Ok(Grounds {
             models: self.models.clone(),
             data: self.data.clone(),
             uploads: self.files.uploads().clone(),
-            uploaded,
-        }
+            uploaded: self.uploaded(named.datasets).await?,
+            remote: remote::resolve(self.hub.as_ref(), named).await,
+        })
     }
 }
 

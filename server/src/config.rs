@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 /// The settings of `assay-server serve`. The doc comment of a field is its manual.
@@ -57,6 +58,19 @@ pub struct Config {
     )]
     pub upload_limit: u64,
 
+    /// Take references to a hub of models and datasets (`hf://org/name@revision`,
+    /// `hf://datasets/org/name@revision/file.jsonl`) where a request names a path. The hub is
+    /// `HF_ENDPOINT`, by default https://huggingface.co. What is private or gated there takes a
+    /// token, which is read from `HF_TOKEN`; then whoever may post jobs may use what the token may
+    /// read. Workers need the same setting.
+    #[arg(long, env = "ASSAY_HUB", value_parser = FalseyValueParser::new())]
+    pub hub: bool,
+
+    /// Directory for what is fetched from the hub; other programs for it may share it
+    /// [default: `hub` below the state directory].
+    #[arg(long, env = "HF_HUB_CACHE", value_name = "DIR")]
+    pub hub_cache: Option<PathBuf>,
+
     /// Form of the log on standard error. `RUST_LOG` sets the level by module; the default is
     /// `info`.
     #[arg(long, env = "ASSAY_LOG", value_name = "FORMAT", default_value = "text")]
@@ -66,6 +80,14 @@ pub struct Config {
     /// before a new version serves; until then `/readyz` answers 503.
     #[arg(long, env = "ASSAY_NO_MIGRATE")]
     pub no_migrate: bool,
+}
+
+impl Config {
+    /// Where what is fetched from the hub is kept.
+    pub(crate) fn hub_cache(&self) -> PathBuf {
+        let given = self.hub_cache.clone();
+        given.unwrap_or_else(|| self.state_dir.join("hub"))
+    }
 }
 
 /// The settings of `assay-server migrate`.

@@ -18,6 +18,7 @@ mod plans;
 mod problems;
 mod query;
 mod receive;
+mod remote;
 mod routes;
 mod uploads;
 mod validate;
@@ -28,11 +29,13 @@ pub use config::{Config, DatabaseUrl, DoctorConfig, LogFormat, MigrateConfig};
 pub use doctor::doctor;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use assay_checkpoint::DigestCache;
 use assay_data::Root;
+use assay_hub::{Hub, Settings};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -50,8 +53,9 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 /// Serves the API on `listener` until `shutdown` resolves, then lets open requests end.
 ///
 /// # Errors
-/// A root is not a directory, the state directory cannot be written, the database does not answer (the text names its host), the schema
-/// cannot be migrated, or the listener fails.
+/// A root is not a directory, the state directory cannot be written, the hub's settings are
+/// refused, the database does not answer (the text names its host), the schema cannot be migrated,
+/// or the listener fails.
 pub async fn run(
     config: Config,
     listener: TcpListener,
@@ -97,6 +101,17 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let models = Root::open(&config.model_root).context("--model-root (ASSAY_MODEL_ROOT)")?;
     let data = Root::open(&config.data_root).context("--data-root (ASSAY_DATA_ROOT)")?;
+    let hub = config
+        .hub
+        .then(|| {
+            Hub::new(&Settings {
+                limit: config.upload_limit,
+                ..Settings::of_environment(&config.hub_cache())
+            })
+        })
+        .transpose()
+        .context("--hub (ASSAY_HUB)")?
+        .map(Arc::new);
     let files = Files::open(&config.state_dir.join(UPLOADS)).with_context(|| {
         format!(
             "--state-dir (ASSAY_STATE_DIR): cannot use {}",
@@ -138,6 +153,7 @@ async fn serve(
         store: store.clone(),
         models,
         data,
+        hub,
         files: files.clone(),
         upload_limit: config.upload_limit,
         digests: DigestCache::new(&config.state_dir.join(DIGESTS)),

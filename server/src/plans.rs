@@ -9,7 +9,7 @@ use assay_api::{
 };
 use assay_checkpoint::DigestCache;
 use assay_data::{
-    DataError, MethodError, Reading, Root, RowScope, Source, TokenStore, Uploads, prefix,
+    DataError, Fetched, MethodError, Reading, Root, RowScope, Source, TokenStore, Uploads, prefix,
     tokenize_until,
 };
 use assay_scoring::{Comparison, CostModel, PlanConstants, PlanError, Scope};
@@ -24,6 +24,8 @@ const MAX_WINDOWS: u64 = 4_000_000;
 pub(crate) struct Host<'a> {
     /// Where datasets are.
     pub(crate) data: &'a Root,
+    /// Where datasets of the hub are.
+    pub(crate) fetched: &'a Fetched,
     /// Where uploads are.
     pub(crate) uploads: &'a Uploads,
     /// Digests of files, remembered.
@@ -71,7 +73,7 @@ pub(crate) fn compare(
     few_windows(&scopes)?;
     host.go_on()?;
 
-    let architecture = job.checkpoint.architecture();
+    let architecture = job.model.architecture();
     let cost = CostModel {
         linear_flops_per_token: architecture.linear_flops_per_token(),
         attention_flops_per_pair: architecture.attention_flops_per_pair(),
@@ -104,10 +106,11 @@ fn row(
     dir: &Path,
 ) -> Result<RowScope, ApiError> {
     let at = format!("job.datasets[{index}]");
-    let source = Source::resolve(dataset, host.data, host.uploads).map_err(|error| {
-        let field = format!("{at}.{}", error.field());
-        ApiError::of_field(error.code(), field, error.to_string())
-    })?;
+    let source =
+        Source::resolve(dataset, host.data, host.fetched, host.uploads).map_err(|error| {
+            let field = format!("{at}.{}", error.field());
+            ApiError::of_field(error.code(), field, error.to_string())
+        })?;
     let reading = Reading {
         tokenizer: &job.tokenizer,
         chat: job.chat.as_ref(),

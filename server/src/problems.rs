@@ -35,6 +35,7 @@ problem_sets! {
     OfNewJob: [
         MalformedJson, IdempotencyConflict, PayloadTooLarge, UnsupportedMediaType, InvalidRequest,
         PathOutsideRoot, DatasetUnreadable, DatasetInvalid, MethodInvalid, NoPrefixToken,
+        HubDisabled, StorageFull,
         CheckpointUnreadable, ArchitectureUnsupported, TensorMismatch, PickleRefused,
         TokenizerUnusable, DtypeUnsupported, ChatTemplateUnusable
     ];
@@ -55,7 +56,7 @@ problem_sets! {
     /// Of `POST /datasets/inspect`.
     OfInspection: [
         MalformedJson, PayloadTooLarge, UnsupportedMediaType, InvalidRequest, PathOutsideRoot,
-        DatasetUnreadable, DatasetInvalid, DatasetEmpty, ChatRefused, CheckpointUnreadable,
+        DatasetUnreadable, DatasetInvalid, DatasetEmpty, ChatRefused, HubDisabled, StorageFull, CheckpointUnreadable,
         ArchitectureUnsupported, TensorMismatch, PickleRefused, TokenizerUnusable,
         DtypeUnsupported, ChatTemplateUnusable, OutOfMemory
     ];
@@ -63,13 +64,14 @@ problem_sets! {
     OfPlan: [
         MalformedJson, PayloadTooLarge, UnsupportedMediaType, InvalidRequest, PathOutsideRoot,
         DatasetUnreadable, DatasetInvalid, DatasetEmpty, MethodInvalid, NoPrefixToken, ChatRefused,
+        HubDisabled,
         CheckpointUnreadable, ArchitectureUnsupported, TensorMismatch, PickleRefused,
         TokenizerUnusable, DtypeUnsupported, ChatTemplateUnusable, OutOfMemory, StorageFull
     ];
     /// Of `GET /models/inspect`.
     OfModel: [
-        InvalidRequest, PathOutsideRoot, CheckpointUnreadable, ArchitectureUnsupported,
-        TensorMismatch, PickleRefused, TokenizerUnusable, DtypeUnsupported, ChatTemplateUnusable
+        InvalidRequest, PathOutsideRoot, HubDisabled, CheckpointUnreadable,
+        ArchitectureUnsupported, StorageFull, TensorMismatch, PickleRefused, TokenizerUnusable, DtypeUnsupported, ChatTemplateUnusable
     ];
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use crate::faults::Faults;
@@ -33,6 +34,16 @@ pub struct Config {
     /// Directory for caches of this host: tokens and digests. Workers of one host may share it.
     #[arg(long, env = "ASSAY_STATE_DIR", default_value = "state")]
     pub state_dir: PathBuf,
+    /// Take references to a hub of models and datasets (`hf://`) where a job names a path, as the
+    /// server does with the same setting. The hub is `HF_ENDPOINT`, by default
+    /// https://huggingface.co; what is private or gated there takes a token, which is read from
+    /// `HF_TOKEN`.
+    #[arg(long, env = "ASSAY_HUB", value_parser = FalseyValueParser::new())]
+    pub hub: bool,
+    /// Directory for what is fetched from the hub; other programs for it may share it
+    /// [default: `hub` below the state directory].
+    #[arg(long, env = "HF_HUB_CACHE", value_name = "DIR")]
+    pub hub_cache: Option<PathBuf>,
     /// Devices, separated by commas: `cpu:0` is the first core as one device, `cpu:0-1` the first
     /// two cores as one device, `cuda:0` a GPU. By default all GPUs, or else all cores as one
     /// device.
@@ -75,6 +86,8 @@ impl fmt::Debug for Config {
             .field("model_root", &self.model_root)
             .field("data_root", &self.data_root)
             .field("state_dir", &self.state_dir)
+            .field("hub", &self.hub)
+            .field("hub_cache", &self.hub_cache)
             .field("devices", &self.devices)
             .field("memory_budget", &self.memory_budget)
             .field("heartbeat", &self.heartbeat)
@@ -88,6 +101,12 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
+    /// Where what is fetched from the hub is kept.
+    pub(crate) fn hub_cache(&self) -> PathBuf {
+        let given = self.hub_cache.clone();
+        given.unwrap_or_else(|| self.state_dir.join("hub"))
+    }
+
     /// Refuses settings that contradict each other.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What this worker writes into the ledger about its attempts. Every call outlives a restart of
 //! the database and may be repeated: it names its fence.
 
-use assay_api::{ErrorCode, WorkerId};
+use assay_api::{Download, ErrorCode, WorkerId};
 use assay_store::{
     Claim, Claimant, CommitOutcome, NewPlan, ShardOutcome, Store, StoreError, WorkListener,
 };
@@ -42,6 +42,14 @@ impl Ledger {
             self.store.commit_plan(self.worker, fence, plan)
         })
         .await
+    }
+
+    /// Tells how far a planning has fetched its files. Not repeated: the next one tells more.
+    pub(crate) async fn record_download(&self, fence: i64, download: Download) {
+        let told = self.store.record_download(self.worker, fence, download);
+        if let Err(error) = told.await {
+            tracing::debug!(fence, %error, "the ledger does not know of the download");
+        }
     }
 
     pub(crate) async fn record_split(&self, fence: i64, depth: u32) -> Result<bool, StoreError> {

@@ -14,6 +14,7 @@ mod devices;
 mod doctor;
 mod failure;
 mod faults;
+mod fetch;
 mod heartbeat;
 mod lease;
 mod ledger;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use assay_api::{Dtype, ErrorCode, ModelFacts, Numerics, TokenizerFacts};
 use assay_checkpoint::Checkpoint;
-use assay_data::{RowScope, prefix};
+use assay_data::{Fetched, RowScope, prefix};
 use assay_scoring::{CostModel, DocumentFacts, NUMERICS_VERSION, PlanConstants, PlanError, plan};
 use assay_store::{NewDatasetPlan, NewPlan, PlanClaim, PlanFacts};
 use serde::Serialize;
@@ -22,12 +22,16 @@ const SHOWN_IDS: usize = 8;
 ///
 /// # Errors
 /// The checkpoint, the tokenizer or a dataset is refused, or the method does not fit them.
-pub(crate) fn plan_job(host: &Host, claim: &PlanClaim) -> Result<NewPlan, Failure> {
-    let (checkpoint, digest) = host.checkpoint(&claim.model)?;
+pub(crate) fn plan_job(
+    host: &Host,
+    claim: &PlanClaim,
+    fetched: &Fetched,
+) -> Result<NewPlan, Failure> {
+    let (checkpoint, digest) = host.checkpoint(&claim.model, fetched)?;
     let reader = Reader::of(&checkpoint, claim.rows.iter().map(|(source, _)| source))?;
     let mut rows = Vec::with_capacity(claim.rows.len());
     for index in 0..claim.rows.len() {
-        let row = row(host, claim, index, &checkpoint, &reader);
+        let row = row((host, fetched), claim, index, &checkpoint, &reader);
         rows.push(row.map_err(|failure| failure.of_missing_field(field(claim, index)))?);
     }
     let constants = PlanConstants::default();
@@ -103,7 +107,7 @@ pub(crate) fn plan_job(host: &Host, claim: &PlanClaim) -> Result<NewPlan, Failur
 
 /// The tokens of a dataset under its method.
 fn row(
-    host: &Host,
+    (host, fetched): (&Host, &Fetched),
     claim: &PlanClaim,
     index: usize,
     checkpoint: &Checkpoint,
@@ -119,7 +123,7 @@ fn row(
         return Err(Failure::fatal(ErrorCode::MethodInvalid, detail).of_field("method.window"));
     }
     let prefix = prefix(method, source.format(), &reader.tokenizer)?;
-    let tokens = host.tokens(source, method, reader, claim.token_output)?;
+    let tokens = host.tokens((source, fetched), method, reader, claim.token_output)?;
     Ok(Row::new(tokens, method, prefix))
 }
 

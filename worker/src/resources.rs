@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use assay_api::{DatasetFormat, DatasetRef, Dtype, ErrorCode, JobId, Method, ModelRef, Numerics};
 use assay_checkpoint::{ChatTemplate, Checkpoint, DigestCache, TextTokenizer};
-use assay_data::{Reading, Root, Source, TokenStore, Uploads, tokenize};
+use assay_data::{Fetched, Reading, Root, Source, TokenStore, Uploads, tokenize};
+use assay_hub::{Hub, Settings};
 use assay_scoring::ClusterLayout;
 use assay_store::{RunContext, RunDataset, Store};
 use tokio::sync::{Mutex, OnceCell};
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::fetch;
 use crate::retry::retry;
 use crate::row::Row;
 
@@ -25,6 +27,8 @@ const KEPT_JOBS: usize = 4;
 pub(crate) struct Host {
     models: Root,
     data: Root,
+    /// The hub that references are of, if one is used.
+    hub: Option<Arc<Hub>>,
     uploads: Uploads,
     /// The token cache.
     tokens: PathBuf,
@@ -35,7 +39,8 @@ impl Host {
     /// Opens the roots and makes the cache directories.
     ///
     /// # Errors
-    /// A root is no directory, or the state directory cannot be written.
+    /// A root is no directory, the settings of the hub are refused, or the state directory cannot
+    /// be written.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
         use anyhow::Context;
         let make = |name: &str| -> anyhow::Result<PathBuf> {
@@ -47,19 +52,43 @@ impl Host {
         Ok(Self {
             models: Root::open(&config.model_root).context("--model-root")?,
             data: Root::open(&config.data_root).context("--data-root")?,
+            hub: config
+                .hub
+                .then(|| Hub::new(&Settings::of_environment(&config.hub_cache())))
+                .transpose()
+                .context("--hub")?
+                .map(Arc::new),
             uploads: Uploads::open(&config.state_dir.join("uploads")).context("--state-dir")?,
             tokens: make("tokens")?,
             digests: Arc::new(DigestCache::new(&make("digests")?)),
         })
     }
 
-    /// Opens a checkpoint with its adapter below the model root, headers only, and takes its digest.
+    /// Fetches what references of a job to the hub stand for.
+    ///
+    /// # Errors
+    /// There is no hub, or it refuses, lacks or damages something.
+    pub(crate) async fn fetch(
+        &self,
+        model: &ModelRef,
+        datasets: impl Iterator<Item = &DatasetRef>,
+        progress: &fetch::Progress,
+    ) -> Result<Fetched, Failure> {
+        fetch::fetch(self.hub.as_deref(), model, datasets, progress).await
+    }
+
+    /// Opens a checkpoint with its adapter, below the model root or `fetched`, headers only, and
+    /// takes its digest.
     ///
     /// # Errors
     /// A path, the checkpoint or the adapter is refused.
-    pub(crate) fn checkpoint(&self, model: &ModelRef) -> Result<(Checkpoint, String), Failure> {
+    pub(crate) fn checkpoint(
+        &self,
+        model: &ModelRef,
+        fetched: &Fetched,
+    ) -> Result<(Checkpoint, String), Failure> {
         let find = |path: &str, field: &'static str| {
-            self.models.file_or_directory(path).map_err(|error| {
+            fetched.or_below(&self.models, path).map_err(|error| {
                 let code = error.code(ErrorCode::CheckpointUnreadable);
                 Failure::of_file(code, &error).of_field(field)
             })
@@ -80,12 +109,12 @@ impl Host {
     /// The path or the dataset is refused.
     pub(crate) fn tokens(
         &self,
-        dataset: &DatasetRef,
+        (dataset, fetched): (&DatasetRef, &Fetched),
         method: &Method,
         reader: &Reader,
         offsets: bool,
     ) -> Result<TokenStore, Failure> {
-        let source = Source::resolve(dataset, &self.data, &self.uploads)?;
+        let source = Source::resolve(dataset, &self.data, fetched, &self.uploads)?;
         let reading = Reading {
             tokenizer: &reader.tokenizer,
             chat: reader.chat.as_ref(),
@@ -171,10 +200,15 @@ pub(crate) struct RunnableRow {
 }
 
 impl JobResources {
-    fn open(host: &Host, id: JobId, context: RunContext) -> Result<Self, Failure> {
+    fn open(
+        host: &Host,
+        id: JobId,
+        context: RunContext,
+        fetched: &Fetched,
+    ) -> Result<Self, Failure> {
         let plan = &context.plan;
         let model = plan.model.reference();
-        let (checkpoint, digest) = host.checkpoint(&model)?;
+        let (checkpoint, digest) = host.checkpoint(&model, fetched)?;
         if digest != plan.model.digest {
             let detail = format!(
                 "the checkpoint {model} on this worker is {digest}, the job was planned with {}: \
@@ -188,7 +222,7 @@ impl JobResources {
         let rows = context
             .datasets
             .into_iter()
-            .map(|dataset| open_row(host, dataset, &reader, context.token_output))
+            .map(|dataset| open_row((host, fetched), dataset, &reader, context.token_output))
             .collect::<Result<_, Failure>>()?;
         Ok(Self {
             id,
@@ -204,14 +238,14 @@ impl JobResources {
 }
 
 fn open_row(
-    host: &Host,
+    (host, fetched): (&Host, &Fetched),
     dataset: RunDataset,
     reader: &Reader,
     offsets: bool,
 ) -> Result<RunnableRow, Failure> {
     let name = dataset.source.name().to_owned();
     let tokens = host
-        .tokens(&dataset.source, &dataset.method, reader, offsets)
+        .tokens((&dataset.source, fetched), &dataset.method, reader, offsets)
         .map_err(|failure| failure.of_missing_field(format!("dataset {name:?}")))?;
     if tokens.tokens_digest() != dataset.tokens_digest {
         let detail = format!(
@@ -292,7 +326,13 @@ impl ResourceCache {
             .map_err(|error| Failure::error(ErrorCode::Internal, error.to_string()))?
             .ok_or_else(|| Failure::error(ErrorCode::Internal, "the job has no plan"))?;
         let host = self.host.clone();
-        tokio::task::spawn_blocking(move || JobResources::open(&host, job, context).map(Arc::new))
+        let sources = context.datasets.iter().map(|dataset| &dataset.source);
+        // The ledger shows how far the planning worker is, which fetches first.
+        let untold = fetch::Progress::default();
+        let model = context.plan.model.reference();
+        let fetched = host.fetch(&model, sources, &untold).await?;
+        let open = move || JobResources::open(&host, job, context, &fetched).map(Arc::new);
+        tokio::task::spawn_blocking(open)
             .await
             .map_err(|error| Failure::error(ErrorCode::Internal, error.to_string()))?
     }

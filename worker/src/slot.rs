@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assay_api::{ErrorCode, JobId};
+use assay_data::Fetched;
 use assay_store::{
     Claim, Claimant, NewPlan, PlanClaim, ShardClaim, StoreError, Work, WorkListener,
 };
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::committer::Computed;
 use crate::device::Device;
 use crate::failure::Failure;
+use crate::fetch;
 use crate::lease::{Lease, Leases};
 use crate::ledger::{Ledger, internal};
 use crate::planner::plan_job;
@@ -22,6 +24,9 @@ use crate::shard::{Interrupted, ShardWork};
 
 /// Longest wait for work; a notification ends it earlier.
 const POLL: Duration = Duration::from_secs(1);
+
+/// Between two tellings of how far a download is.
+const TELL: Duration = Duration::from_secs(1);
 
 /// A device and what it needs to find work for itself.
 pub(crate) struct Slot {
@@ -146,13 +151,43 @@ impl Slot {
 
     async fn run_plan(&self, claim: PlanClaim, lease: &Lease) -> Result<(), Interrupted> {
         let host = self.resources.host().clone();
-        let planning = tokio::task::spawn_blocking(move || plan_job(&host, &claim));
+        let planning = async {
+            let fetched = self.fetch(&claim, lease.fence()).await?;
+            tokio::task::spawn_blocking(move || plan_job(&host, &claim, &fetched))
+                .await
+                .map_err(|error| Failure::error(ErrorCode::Internal, error.to_string()))?
+        };
         let plan = tokio::select! {
-            planned = planning => planned.map_err(|error| internal(&error))?.map_err(Interrupted::before)?,
+            planned = planning => planned.map_err(Interrupted::before)?,
             // Planning leaves nothing behind but caches, so it can be left in the middle.
             () = lease.stopped() => return Err(Interrupted::before(Failure::Stopped)),
         };
         self.commit_plan(lease.fence(), &plan).await
+    }
+
+    /// Fetches what the job names of a hub, and tells the ledger how far it is.
+    async fn fetch(&self, claim: &PlanClaim, fence: i64) -> Result<Fetched, Failure> {
+        let progress = fetch::Progress::default();
+        let sources = claim.rows.iter().map(|(source, _)| source);
+        let fetching = self
+            .resources
+            .host()
+            .fetch(&claim.model, sources, &progress);
+        let telling = async {
+            let mut told = None;
+            loop {
+                tokio::time::sleep(TELL).await;
+                let now = *progress.lock().expect("assigning does not panic");
+                if let Some(download) = now.filter(|_| now != told) {
+                    self.ledger.record_download(fence, download).await;
+                    told = now;
+                }
+            }
+        };
+        tokio::select! {
+            fetched = fetching => fetched,
+            () = telling => unreachable!("it has no end"),
+        }
     }
 
     async fn commit_plan(&self, fence: i64, plan: &NewPlan) -> Result<(), Interrupted> {

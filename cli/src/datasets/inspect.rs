@@ -68,7 +68,7 @@ async fn remote(
     server: &ServerArgs,
     request: &DatasetInspectionRequest,
 ) -> Result<(String, DatasetInspection), crate::client::ClientError> {
-    let client = server.client().patient();
+    let client = server.client()?.patient();
     let answer = client
         .call(
             Method::POST,

@@ -130,7 +130,7 @@ pub(super) async fn send(send: &Send) -> Outcome {
         )));
     }
     let bar = transfer_bar();
-    let client = send.server.client();
+    let client = send.server.client()?;
     let answer = client
         .put_file::<Upload>(&path(&name), &send.file, &bar)
         .await?;
@@ -145,7 +145,7 @@ pub(super) async fn send(send: &Send) -> Outcome {
 }
 
 pub(super) async fn list(list: &List) -> Outcome {
-    let client = list.server.client();
+    let client = list.server.client()?;
     let page = client.rows("/datasets", &[], list.limit, PAGE).await?;
     if list.json {
         output::json(&page);
@@ -173,7 +173,7 @@ pub(super) async fn list(list: &List) -> Outcome {
 }
 
 pub(super) async fn show(show: &Show) -> Outcome {
-    let client = show.server.client();
+    let client = show.server.client()?;
     let answer = client
         .get::<Upload>(&path(&show.name), Retry::Interrupted)
         .await?;
@@ -186,7 +186,7 @@ pub(super) async fn show(show: &Show) -> Outcome {
 }
 
 pub(super) async fn delete(delete: &Delete) -> Outcome {
-    let client = delete.server.client();
+    let client = delete.server.client()?;
     let answer = client
         .call::<Upload>(
             Method::DELETE,

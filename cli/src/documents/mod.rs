@@ -62,7 +62,7 @@ const COLUMNS: [Column; 7] = [
 ];
 
 pub(crate) async fn run(documents: &Documents) -> Outcome {
-    let client = documents.server.client();
+    let client = documents.server.client()?;
     let job = jobs::get(&client, documents.id, Retry::Interrupted)
         .await?
         .value;

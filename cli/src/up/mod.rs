@@ -7,6 +7,7 @@
 mod backoff;
 mod database;
 mod host;
+mod hub;
 mod server;
 mod service;
 mod state;
@@ -19,6 +20,7 @@ use tokio::sync::mpsc;
 
 use self::database::Database;
 pub(crate) use self::host::Host;
+use self::hub::Hub;
 pub(crate) use self::service::sibling;
 use self::service::{Refusals, Service, Watched};
 use self::state::StateDirectory;
@@ -46,6 +48,8 @@ pub(crate) struct Up {
     workers: usize,
     #[command(flatten)]
     host: Host,
+    #[command(flatten)]
+    hub: Hub,
 }
 
 /// What runs, in the order in which it was started.
@@ -123,7 +127,8 @@ async fn start(
 
     let server = Service::new("assay-server", "server", &database.url)?
         .arguments(["serve".as_ref()])
-        .arguments(host.folders(state.path()));
+        .arguments(host.folders(state.path()))
+        .arguments(up.hub.arguments());
     let refusals = || refusals.clone();
     let (watched, address) = server::start(server, &up.listen, state.path(), refusals()).await?;
     running.server = Some(watched);
@@ -132,7 +137,8 @@ async fn start(
         let worker = Service::new("assay-worker", &format!("worker {number}"), &database.url)?
             .arguments(["run".as_ref()])
             .arguments(host.folders(state.path()))
-            .arguments(host.devices());
+            .arguments(host.devices())
+            .arguments(up.hub.arguments());
         let child = worker.spawn()?;
         running
             .workers

@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use tokio::time::{Instant, sleep};
 
 use super::service::{Refusals, Service, Watched};
+use crate::client::http;
 
 const POLL: Duration = Duration::from_millis(20);
 /// Longer than the schema of a large database takes to be brought up to date.
@@ -43,7 +44,7 @@ pub(super) async fn start(
 /// Waits for the address and for `/readyz` to answer 200 there.
 async fn ready(file: &Path) -> anyhow::Result<String> {
     let deadline = Instant::now() + READY_LIMIT;
-    let http = reqwest::Client::new();
+    let http = http()?;
     let mut answer = String::from("it has not opened its port");
     while Instant::now() < deadline {
         if let Some(address) = read(file)? {

@@ -17,7 +17,8 @@ pub struct ModelInspection {
     pub family: String,
     /// Parameters; tied weights count once.
     pub parameters: u64,
-    /// What the weights are stored as, the most parameters first.
+    /// What the weights are stored as, the most parameters first; empty for a reference to a hub,
+    /// whose weights are not fetched.
     pub stored: Vec<StoredDtype>,
     /// The dtype of the computation under `auto`.
     pub dtype: Dtype,

@@ -79,25 +79,13 @@ pub(crate) fn is_pickle(path: &Path) -> bool {
 
 /// Opens a Hugging Face directory.
 pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> {
-    if directory.has(adapter::CONFIG) && !directory.has(CONFIG) {
-        return Err(CheckpointError::NotACheckpoint {
-            path: directory.name.clone(),
-            detail: "it is an adapter; give its base as the model, and this directory as `adapter`"
-                .to_owned(),
-        });
-    }
-    let files = weight_files(&directory)?;
     let label = directory.label(CONFIG);
-    let bytes = directory
-        .read(CONFIG)?
-        .ok_or_else(|| CheckpointError::NotACheckpoint {
-            path: directory.name.clone(),
-            detail: format!("it has no {CONFIG}; give the directory that save_pretrained wrote"),
-        })?;
+    let (configuration, digest) = configuration(&directory)?;
     let Configuration {
         mut architecture,
         dtype,
-    } = config::parse(&label, &bytes)?;
+    } = configuration;
+    let files = weight_files(&directory)?;
     let spec = architecture.family.spec();
     let mut tensors = read_weights(&directory, &files, &|name| {
         spec.buffers.iter().any(|end| name.ends_with(end))
@@ -124,7 +112,7 @@ pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> 
         .map_or(Dtype::Float32, WeightDtype::computed_in);
     Ok(Checkpoint {
         name: directory.name.clone(),
-        source: Source::Directory(directory, sha256(|hasher| hasher.update(&bytes))),
+        source: Source::Directory(directory, digest),
         architecture,
         default_dtype,
         warnings: others.into_iter().chain(head).chain(differs).collect(),
@@ -132,6 +120,25 @@ pub(crate) fn open(directory: Directory) -> Result<Checkpoint, CheckpointError> 
         weights,
         adapter: None,
     })
+}
+
+/// What config.json says, and the digest of what was read.
+pub(crate) fn configuration(
+    directory: &Directory,
+) -> Result<(Configuration, String), CheckpointError> {
+    let bytes = directory
+        .read(CONFIG)?
+        .ok_or_else(|| CheckpointError::NotACheckpoint {
+            path: directory.name.clone(),
+            detail: if directory.has(adapter::CONFIG) {
+                "it is an adapter; give its base as the model, and this directory as `adapter`"
+                    .to_owned()
+            } else {
+                format!("it has no {CONFIG}; give the directory that save_pretrained wrote")
+            },
+        })?;
+    let configuration = config::parse(&directory.label(CONFIG), &bytes)?;
+    Ok((configuration, sha256(|hasher| hasher.update(&bytes))))
 }
 
 /// Decides between the tied flag and a stored head: one that differs from the embedding is used,

@@ -8,27 +8,83 @@ use assay_api::{
 };
 
 use crate::tensor::{WeightDtype, WeightFile};
-use crate::{Checkpoint, CheckpointError};
+use crate::{Architecture, ChatTemplate, Checkpoint, CheckpointError, Preview, TextTokenizer};
 
 /// Describes a checkpoint; `path` is what was asked for. Nothing of the weights is read.
 ///
 /// # Errors
 /// Its tokenizer or its chat template cannot be used.
 pub fn inspect(checkpoint: &Checkpoint, path: &str) -> Result<ModelInspection, CheckpointError> {
-    let architecture = checkpoint.architecture();
-    let parameters = checkpoint.parameters();
+    let adapter = checkpoint.adapter.as_ref();
+    Ok(ModelInspection {
+        adapter: adapter.map(|(name, _)| name.clone()),
+        stored: stored(checkpoint),
+        files: checkpoint.files.files.iter().map(file_size).collect(),
+        warnings: checkpoint.warnings().to_vec(),
+        ..of_architecture(
+            path,
+            checkpoint.architecture(),
+            checkpoint.parameters(),
+            checkpoint.default_dtype(),
+            tokenizer(&checkpoint.tokenizer()?, checkpoint.chat_template()?),
+        )
+    })
+}
+
+/// Describes a checkpoint whose weights are not here, as far as its small files do; `files` are
+/// those of the weights, wherever they are.
+///
+/// # Errors
+/// Its tokenizer or its chat template cannot be used.
+pub fn inspect_preview(
+    preview: &Preview,
+    path: &str,
+    files: Vec<FileSize>,
+) -> Result<ModelInspection, CheckpointError> {
+    let mut warnings = vec![
+        "the weights are not fetched: parameters and memory follow from config.json, and whether \
+         the tensors fit is checked when a job is planned"
+            .to_owned(),
+    ];
+    if preview.default_dtype().is_none() {
+        warnings.push(
+            "config.json names no dtype, so that `auto` cannot be resolved before the weights are \
+             there; a job has to name one"
+                .to_owned(),
+        );
+    }
+    Ok(ModelInspection {
+        files,
+        warnings,
+        ..of_architecture(
+            path,
+            preview.architecture(),
+            preview.parameters(),
+            preview.default_dtype().unwrap_or(Dtype::Float32),
+            tokenizer(&preview.tokenizer()?, preview.chat_template()?),
+        )
+    })
+}
+
+/// What follows from an architecture and a tokenizer.
+fn of_architecture(
+    path: &str,
+    architecture: &Architecture,
+    parameters: u64,
+    dtype: Dtype,
+    tokenizer: TokenizerInspection,
+) -> ModelInspection {
     let memory = |dtype: &Dtype| MemoryNeed {
         dtype: *dtype,
         weight_bytes: parameters * dtype.bytes(),
     };
-    Ok(ModelInspection {
+    ModelInspection {
         path: path.to_owned(),
-        adapter: checkpoint.adapter.as_ref().map(|(name, _)| name.clone()),
-
+        adapter: None,
         family: architecture.family.name().to_owned(),
         parameters,
-        stored: stored(checkpoint),
-        dtype: checkpoint.default_dtype(),
+        stored: Vec::new(),
+        dtype,
         max_positions: architecture.max_positions as u64,
         layers: architecture.blocks.len() as u64,
         hidden_size: architecture.hidden_size as u64,
@@ -36,11 +92,11 @@ pub fn inspect(checkpoint: &Checkpoint, path: &str) -> Result<ModelInspection, C
         key_value_heads: architecture.kv_heads as u64,
         vocab_size: architecture.vocab_size as u64,
         tied_head: architecture.tied_head,
-        files: checkpoint.files.files.iter().map(file_size).collect(),
+        files: Vec::new(),
         memory: Dtype::ALL.iter().map(memory).collect(),
-        tokenizer: tokenizer(checkpoint)?,
-        warnings: checkpoint.warnings().to_vec(),
-    })
+        tokenizer,
+        warnings: Vec::new(),
+    }
 }
 
 fn stored(checkpoint: &Checkpoint) -> Vec<StoredDtype> {
@@ -69,15 +125,13 @@ fn file_size(file: &WeightFile) -> FileSize {
     }
 }
 
-fn tokenizer(checkpoint: &Checkpoint) -> Result<TokenizerInspection, CheckpointError> {
-    let tokenizer = checkpoint.tokenizer()?;
-    let template = checkpoint.chat_template()?;
+fn tokenizer(tokenizer: &TextTokenizer, template: Option<ChatTemplate>) -> TokenizerInspection {
     let token = |id: Option<u32>| {
         let id = id?;
         let text = tokenizer.token(id)?;
         Some(Token { id, text })
     };
-    Ok(TokenizerInspection {
+    TokenizerInspection {
         digest: tokenizer.digest().to_owned(),
         kind: tokenizer.kind().to_owned(),
         vocab_size: tokenizer.vocab_size() as u64,
@@ -85,5 +139,5 @@ fn tokenizer(checkpoint: &Checkpoint) -> Result<TokenizerInspection, CheckpointE
         eos: token(tokenizer.eos()),
         adds_bos: tokenizer.adds_bos(),
         chat_template: template.map(|template| template.digest().to_owned()),
-    })
+    }
 }

@@ -16,6 +16,7 @@ mod digest;
 mod documents;
 mod encode;
 mod error;
+mod fetched;
 mod find;
 mod groups;
 mod inspect;
@@ -36,6 +37,7 @@ mod uploads;
 mod writer;
 
 pub use error::{DataError, Place, RecordFault};
+pub use fetched::Fetched;
 pub use inspect::inspect;
 pub use root::{PathError, Root};
 pub use scope::{MethodError, RowScope, convention, prefix};

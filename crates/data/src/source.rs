@@ -7,6 +7,7 @@ use assay_checkpoint::FileState;
 use serde_json::Value;
 
 use crate::container::is_parquet;
+use crate::fetched::Fetched;
 use crate::find;
 use crate::root::{PathError, Root};
 use crate::uploads::Uploads;
@@ -166,8 +167,8 @@ impl SourceError {
 }
 
 impl Source {
-    /// Finds the files of `dataset`: below `data`, or among `uploads` by its `upload_digest`.
-    /// Which options fit which format is for the caller to check.
+    /// Finds the files of `dataset`: below `data`, in what was `fetched`, or among `uploads` by its
+    /// `upload_digest`. Which options fit which format is for the caller to check.
     ///
     /// # Errors
     /// See [`SourceError`]. A file that belongs to the dataset and cannot be read is an error,
@@ -175,10 +176,14 @@ impl Source {
     pub fn resolve(
         dataset: &DatasetRef,
         data: &Root,
+        fetched: &Fetched,
         uploads: &Uploads,
     ) -> Result<Self, SourceError> {
         let content = match (&dataset.path, &dataset.upload, &dataset.documents) {
-            (Some(path), None, None) => Content::Files(find::files(data, path)?),
+            (Some(path), None, None) => Content::Files(match fetched.get(path) {
+                Some(file) => vec![SourceFile::new(path.clone(), file.to_owned())],
+                None => find::files(data, path)?,
+            }),
             (None, Some(name), None) => {
                 let digest = dataset.upload_digest.as_deref();
                 let digest = digest.ok_or_else(|| SourceError::NoUpload(name.clone()))?;

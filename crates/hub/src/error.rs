@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use assay_api::ErrorCode;
 
-use crate::{Reference, Repository};
+use crate::{Reference, ReferenceError, Repository};
 
 /// Why something of the hub is not to be had. Every text names the repository or the file, and
 /// what to do about it. None holds the token.
@@ -195,6 +195,9 @@ pub enum HubError {
         /// The paths.
         files: Vec<String>,
     },
+    /// The text is no reference.
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
     /// The caller has cancelled it. What has come stays for the next time.
     #[error("the download was cancelled")]
     Cancelled,
@@ -221,6 +224,7 @@ impl HubError {
             | Self::TooOften { .. }
             | Self::Answer { .. }
             | Self::Cancelled => ErrorCode::Unavailable,
+            Self::Reference(_) => ErrorCode::InvalidRequest,
             Self::Full { .. } => ErrorCode::StorageFull,
             Self::Setting { .. } | Self::Io { .. } => ErrorCode::Internal,
             Self::NotShown { .. }

@@ -40,7 +40,9 @@ impl Settings {
     /// `HF_TOKEN`, and `HF_HUB_OFFLINE`, which is set by 1, true, yes or on. Without a limit.
     pub fn of_environment(cache: &Path) -> Self {
         let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let offline = of("HF_HUB_OFFLINE").unwrap_or_default().to_ascii_lowercase();
+        let offline = of("HF_HUB_OFFLINE")
+            .unwrap_or_default()
+            .to_ascii_lowercase();
         Self {
             cache: cache.to_owned(),
             endpoint: of("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
@@ -69,6 +71,15 @@ pub struct Hub {
     cache: PathBuf,
     client: Option<Client>,
     limit: u64,
+}
+
+/// Displays the cache alone.
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub")
+            .field("cache", &self.cache)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Hub {

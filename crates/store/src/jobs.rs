@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use assay_api::{
-    DatasetProgress, DatasetRef, Download, Dtype, Job, JobId, JobRequest, JobState, Method, ModelRef,
-    OneOrMany, Progress,
+    DatasetProgress, DatasetRef, Download, Dtype, Job, JobId, JobRequest, JobState, Method,
+    ModelRef, OneOrMany, Progress,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};

@@ -152,9 +152,8 @@ impl Server {
         let mut repositories = self.inner.repositories.lock().unwrap();
         let repository = repositories.entry(repository.to_owned()).or_default();
         let files = files.into_iter();
-        let files: BTreeMap<String, File> = files
-            .map(|(path, file)| (path.to_owned(), file))
-            .collect();
+        let files: BTreeMap<String, File> =
+            files.map(|(path, file)| (path.to_owned(), file)).collect();
         let commit = git(format!("{branch} {}", repository.commits.len()).as_bytes());
         repository.commits.insert(commit.clone(), files);
         repository

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
 
-use assay_api::{DatasetInspection, DatasetInspectionRequest, ErrorCode, Page, Upload};
+use assay_api::{DatasetInspection, DatasetInspectionRequest, ErrorCode, ModelRef, Page, Upload};
 use assay_data::{DataError, Source};
 use axum::Json;
 use axum::body::Body;
@@ -23,8 +23,9 @@ use crate::extract::JsonBody;
 use crate::problems::{OfInspection, OfList, OfUpload, OfUploadName};
 use crate::query::{Cursor, Limit, Query, present};
 use crate::receive::{Incoming, SILENCE};
+use crate::remote::Named;
 use crate::uploads;
-use crate::validate::resolve_inspection;
+use crate::validate::{Grounds, resolve_inspection};
 
 /// The name of an uploaded dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,23 +285,31 @@ fn not_found(detail: String) -> ApiError {
 )]
 pub(crate) async fn inspect(
     State(state): State<AppState>,
-    JsonBody { typed: request, .. }: JsonBody<DatasetInspectionRequest>,
+    JsonBody {
+        typed: mut request, ..
+    }: JsonBody<DatasetInspectionRequest>,
 ) -> Result<Json<DatasetInspection>, ApiError> {
-    let uploaded = state
-        .uploaded(std::slice::from_ref(&request.dataset))
+    let mut model = request.model.take().map(ModelRef::of);
+    let grounds = state
+        .grounds(Named {
+            model: model.as_mut(),
+            datasets: std::slice::from_mut(&mut request.dataset),
+            reads_datasets: true,
+        })
         .await?;
-    let grounds = state.grounds(uploaded);
+    request.model = model.map(|model| model.path);
     let digests = state.digests.clone();
     let inspection = state
         .heavy
         .run(move |cancelled| {
             let found = resolve_inspection(&grounds, &request)?;
-            let source = Source::resolve(&found.dataset, &grounds.data, &grounds.uploads).map_err(
-                |error| {
+            let Grounds { data, uploads, .. } = &grounds;
+            let fetched = &grounds.remote.fetched;
+            let source =
+                Source::resolve(&found.dataset, data, fetched, uploads).map_err(|error| {
                     let field = format!("dataset.{}", error.field());
                     ApiError::of_field(error.code(), field, error.to_string())
-                },
-            )?;
+                })?;
             assay_data::inspect(
                 &source,
                 found.tokenizer.as_ref(),

@@ -17,6 +17,7 @@ use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, JobPath, JsonBody};
 use crate::problems::{OfCancellation, OfJob, OfList, OfNewJob};
 use crate::query::{Cursor, Limit, Query, present};
+use crate::remote::Named;
 use crate::validate::resolve;
 
 /// Post a job
@@ -128,7 +129,7 @@ pub(crate) async fn create(
     body: JsonBody<JobRequest>,
 ) -> Result<Response, ApiError> {
     let JsonBody {
-        typed: request,
+        typed: mut request,
         value,
     } = body;
     // Before the files are looked at: they may have changed since the key made its job.
@@ -137,8 +138,13 @@ pub(crate) async fn create(
     {
         return answer(made);
     }
-    let uploaded = state.uploaded(&request.datasets).await?;
-    let grounds = state.grounds(uploaded);
+    let grounds = state
+        .grounds(Named {
+            model: Some(&mut request.model),
+            datasets: &mut request.datasets,
+            reads_datasets: false,
+        })
+        .await?;
     let (request, resolved) = tokio::task::spawn_blocking(move || {
         resolve(&grounds, &request).map(|resolved| (request, resolved))
     })

@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::extract::JsonBody;
 use crate::plans;
 use crate::problems::OfPlan;
+use crate::remote::Named;
 use crate::validate::resolve_plan;
 
 /// Compare plans of a job
@@ -48,10 +49,17 @@ use crate::validate::resolve_plan;
 )]
 pub(crate) async fn compare(
     State(state): State<AppState>,
-    JsonBody { typed: request, .. }: JsonBody<PlanRequest>,
+    JsonBody {
+        typed: mut request, ..
+    }: JsonBody<PlanRequest>,
 ) -> Result<Json<PlanComparison>, ApiError> {
-    let uploaded = state.uploaded(&request.job.datasets).await?;
-    let grounds = state.grounds(uploaded);
+    let grounds = state
+        .grounds(Named {
+            model: Some(&mut request.job.model),
+            datasets: &mut request.job.datasets,
+            reads_datasets: true,
+        })
+        .await?;
     let (digests, scratch) = (state.digests.clone(), state.scratch.clone());
     let compared = state
         .heavy
@@ -59,6 +67,7 @@ pub(crate) async fn compare(
             let job = resolve_plan(&grounds, &request)?;
             let host = plans::Host {
                 data: &grounds.data,
+                fetched: &grounds.remote.fetched,
                 uploads: &grounds.uploads,
                 digests: &digests,
                 scratch: &scratch,

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::Grounds;
 use super::labels::text;
 use crate::faults::Faults;
+use crate::remote::Role;
 use crate::routes::datasets::UploadName;
 
 /// Datasets of a job.
@@ -120,7 +121,13 @@ fn found(
     {
         return None;
     }
-    Source::resolve(dataset, &grounds.data, &grounds.uploads)
+    let remote = &grounds.remote;
+    if let Some(path) = &dataset.path
+        && remote.refuses(Role::Dataset, path, &format!("{at}.path"), faults)
+    {
+        return None;
+    }
+    Source::resolve(dataset, &grounds.data, &remote.fetched, &grounds.uploads)
         .map_err(|error| {
             let field = format!("{at}.{}", error.field());
             faults.add(error.code(), field, error.to_string());

@@ -2,7 +2,7 @@
 
 use assay_api::{Bos, Convention, ErrorCode, Method, MethodRequest, OneOrMany};
 
-use super::Model;
+use super::Limits;
 use crate::faults::Faults;
 
 /// Methods of a job.
@@ -22,7 +22,7 @@ const MAX_JOIN: usize = 1024;
 /// then the request is refused anyway.
 pub(super) fn resolve(
     methods: &OneOrMany<MethodRequest>,
-    model: Option<&Model>,
+    model: Option<&Limits>,
     faults: &mut Faults,
 ) -> OneOrMany<Method> {
     let count = methods.as_slice().len();
@@ -62,7 +62,7 @@ pub(super) fn name(methods: &OneOrMany<MethodRequest>, index: usize) -> String {
     }
 }
 
-fn one(request: &MethodRequest, name: &str, model: Option<&Model>, faults: &mut Faults) -> Method {
+fn one(request: &MethodRequest, name: &str, model: Option<&Limits>, faults: &mut Faults) -> Method {
     let convention = request.convention;
     options(request, name, faults);
     let most = model.map_or(u32::MAX, |model| model.positions);
@@ -197,12 +197,15 @@ mod tests {
     use assay_api::Tail;
     use serde_json::{Value, json};
 
-    const MODEL: Model = Model {
+    const MODEL: Limits = Limits {
         positions: 1000,
         has_bos: true,
     };
 
-    fn resolved(methods: Value, model: &Model) -> Result<Vec<Method>, (ErrorCode, String, String)> {
+    fn resolved(
+        methods: Value,
+        model: &Limits,
+    ) -> Result<Vec<Method>, (ErrorCode, String, String)> {
         let methods = serde_json::from_value(methods).unwrap();
         let mut faults = Faults::default();
         let resolved = resolve(&methods, Some(model), &mut faults);
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn defaults_depend_on_the_convention_and_the_model() {
-        let long = Model {
+        let long = Limits {
             positions: 8192,
             ..MODEL
         };
@@ -341,7 +344,7 @@ mod tests {
             assert_eq!((code, &*at), (ErrorCode::MethodInvalid, field), "{detail}");
             assert!(words.iter().all(|word| detail.contains(word)), "{detail}");
         }
-        let tiny = Model {
+        let tiny = Limits {
             positions: 3,
             ..MODEL
         };
@@ -351,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_bos_that_is_always_there_has_to_exist() {
-        let without = Model {
+        let without = Limits {
             has_bos: false,
             ..MODEL
         };

@@ -3,6 +3,7 @@
 mod datasets;
 mod labels;
 mod methods;
+mod model;
 mod plans;
 mod running;
 
@@ -12,13 +13,16 @@ use assay_api::{
     DatasetFormat, DatasetInspectionRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode,
     JobRequest, Method, ModelRef, OneOrMany, Upload,
 };
-use assay_checkpoint::{ChatTemplate, Checkpoint, CheckpointError, TextTokenizer};
+use assay_checkpoint::{ChatTemplate, TextTokenizer};
 use assay_data::{PathError, Root, Uploads};
 
 pub(crate) use self::datasets::MAX_DATASETS;
+use self::model::MODEL;
+pub(crate) use self::model::{Model, Opened, open};
 pub(crate) use self::plans::{PlannedJob, resolve_plan};
 use crate::error::ApiError;
 use crate::faults::Faults;
+use crate::remote::Remote;
 
 /// Datasets times methods of a job.
 const MAX_ROWS: usize = 400;
@@ -33,6 +37,8 @@ pub(crate) struct Grounds {
     pub(crate) uploads: Uploads,
     /// The uploads that the request names, as far as there are such.
     pub(crate) uploaded: HashMap<String, Upload>,
+    /// What references of the request to a hub were found to be.
+    pub(crate) remote: Remote,
 }
 
 /// What a request leaves open, filled in.
@@ -45,7 +51,7 @@ pub(crate) struct Resolved {
 }
 
 /// What methods are held against.
-struct Model {
+struct Limits {
     /// The longest window.
     positions: u32,
     /// Whether the tokenizer names a BOS.
@@ -74,25 +80,30 @@ fn check(
     labels::check(request, faults);
     running::check(request, faults);
     let resolved = datasets::resolve(&request.datasets, grounds, faults);
-    let opened = open(&grounds.models, &request.model, MODEL, faults);
-    let model = opened.as_ref().map(|opened| Model {
-        positions: u32::try_from(opened.checkpoint.architecture().max_positions)
-            .unwrap_or(u32::MAX),
+    let opened = open(grounds, &request.model, MODEL, faults);
+    let limits = opened.as_ref().map(|opened| Limits {
+        positions: u32::try_from(opened.model.architecture().max_positions).unwrap_or(u32::MAX),
         has_bos: opened.tokenizer.bos().is_some(),
     });
-    let methods = methods::resolve(&request.method, model.as_ref(), faults);
+    let methods = methods::resolve(&request.method, limits.as_ref(), faults);
     together(request, opened.as_ref(), faults);
 
     let opened = opened?;
     let dtype = match request.dtype {
-        DtypeRequest::Auto => opened.checkpoint.default_dtype(),
-        DtypeRequest::Float32 => Dtype::Float32,
-        DtypeRequest::Bfloat16 => Dtype::Bfloat16,
+        DtypeRequest::Auto => opened.model.default_dtype(),
+        DtypeRequest::Float32 => Some(Dtype::Float32),
+        DtypeRequest::Bfloat16 => Some(Dtype::Bfloat16),
     };
+    faults.require(
+        dtype.is_some(),
+        "dtype",
+        "cannot be `auto`, as config.json of the model names no dtype and the weights are not \
+         fetched yet; set `float32` or `bfloat16`",
+    );
     let resolved = Resolved {
         datasets: resolved,
         methods,
-        dtype,
+        dtype: dtype?,
     };
     Some((resolved, opened))
 }
@@ -126,61 +137,15 @@ pub(crate) fn resolve_inspection(
     let opened = request
         .model
         .as_ref()
-        .and_then(|path| open(&grounds.models, &ModelRef::of(path), MODEL, &mut faults));
+        .and_then(|path| open(grounds, &ModelRef::of(path), MODEL, &mut faults));
     if is_chat && let Some(opened) = &opened {
-        chat = chat_template(&opened.checkpoint, "dataset", &mut faults);
+        chat = chat_template(&opened.model, "dataset", &mut faults);
     }
     faults.into_result()?;
     Ok(Inspected {
         dataset,
         tokenizer: opened.map(|opened| opened.tokenizer),
         chat,
-    })
-}
-
-/// A checkpoint by its headers, and its tokenizer.
-pub(crate) struct Opened {
-    pub(crate) checkpoint: Checkpoint,
-    pub(crate) tokenizer: TextTokenizer,
-}
-
-/// The fields that name a checkpoint and its adapter.
-const MODEL: (&str, &str) = ("model", "model.adapter");
-
-/// The checkpoint with its adapter, if it and its tokenizer can be used; the fields are what names
-/// the two.
-pub(crate) fn open(
-    models: &Root,
-    model: &ModelRef,
-    (field, adapter_field): (&str, &str),
-    faults: &mut Faults,
-) -> Option<Opened> {
-    let mut find = |path: &str, field: &str| {
-        let found = models.file_or_directory(path);
-        found
-            .map_err(|error| {
-                let code = path_code(&error, ErrorCode::CheckpointUnreadable);
-                faults.add(code, field, error.to_string());
-            })
-            .ok()
-    };
-    let found = find(&model.path, field);
-    let adapter = model.adapter.as_deref();
-    let adapter = adapter.map(|path| find(path, adapter_field));
-    let (found, adapter) = (found?, adapter.map_or(Some(None), |found| found.map(Some))?);
-    let mut refuse = |field: &str, error: &CheckpointError| {
-        faults.add(error.code(), field, error.to_string());
-    };
-    let base = Checkpoint::open(&found).and_then(|base| Ok((base.tokenizer()?, base)));
-    let (tokenizer, base) = base.map_err(|error| refuse(field, &error)).ok()?;
-    let checkpoint = match adapter {
-        Some(adapter) => base.with_adapter(&adapter),
-        None => Ok(base),
-    };
-    let checkpoint = checkpoint.map_err(|error| refuse(adapter_field, &error));
-    Some(Opened {
-        checkpoint: checkpoint.ok()?,
-        tokenizer,
     })
 }
 
@@ -224,7 +189,7 @@ fn together(request: &JobRequest, opened: Option<&Opened>, faults: &mut Faults) 
     let Some(opened) = opened else { return };
     if let Some((dataset, _)) = first_of(&[DatasetFormat::Chat]) {
         let dataset = format!("datasets[{dataset}]");
-        chat_template(&opened.checkpoint, &dataset, faults);
+        chat_template(&opened.model, &dataset, faults);
     }
     // A chat's text brings its own BOS, and joined text takes one only if it is to.
     let needs_prefix = methods.iter().any(|m| !m.convention.is_joined())
@@ -235,12 +200,8 @@ fn together(request: &JobRequest, opened: Option<&Opened>, faults: &mut Faults) 
 }
 
 /// The chat template, which `dataset` needs.
-fn chat_template(
-    checkpoint: &Checkpoint,
-    dataset: &str,
-    faults: &mut Faults,
-) -> Option<ChatTemplate> {
-    match checkpoint.chat_template() {
+fn chat_template(model: &Model, dataset: &str, faults: &mut Faults) -> Option<ChatTemplate> {
+    match model.chat_template() {
         Ok(Some(template)) => Some(template),
         Ok(None) => {
             faults.add(

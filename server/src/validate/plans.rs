@@ -1,9 +1,9 @@
 //! What a plan must be asked for with.
 
 use assay_api::{DatasetFormat, PlanDevice, PlanRequest};
-use assay_checkpoint::{ChatTemplate, Checkpoint, TextTokenizer};
+use assay_checkpoint::{ChatTemplate, TextTokenizer};
 
-use super::{Grounds, Resolved, chat_template, check};
+use super::{Grounds, Model, Resolved, chat_template, check};
 use crate::error::ApiError;
 use crate::faults::Faults;
 
@@ -15,7 +15,7 @@ const RATES: std::ops::RangeInclusive<f64> = 1e-3..=1e12;
 /// What a job is planned with.
 pub(crate) struct PlannedJob {
     pub(crate) resolved: Resolved,
-    pub(crate) checkpoint: Checkpoint,
+    pub(crate) model: Model,
     pub(crate) tokenizer: TextTokenizer,
     /// If a dataset is a chat.
     pub(crate) chat: Option<ChatTemplate>,
@@ -41,14 +41,14 @@ pub(crate) fn resolve_plan(
     let is_chat = datasets.any(|dataset| dataset.format() == DatasetFormat::Chat);
     let mut faults = Faults::default();
     let chat = if is_chat {
-        chat_template(&opened.checkpoint, "job.datasets", &mut faults)
+        chat_template(&opened.model, "job.datasets", &mut faults)
     } else {
         None
     };
     faults.into_result()?;
     Ok(PlannedJob {
         resolved,
-        checkpoint: opened.checkpoint,
+        model: opened.model,
         tokenizer: opened.tokenizer,
         chat,
     })

@@ -1,5 +1,6 @@
 use super::*;
 use assay_api::{Convention, Problem};
+use assay_checkpoint::Checkpoint;
 use assay_testkit::Roots;
 use serde_json::{Value, json};
 
@@ -35,6 +36,7 @@ impl Fixture {
             data: Root::open(&roots.data()).unwrap(),
             uploads,
             uploaded: HashMap::from([(upload.name.clone(), upload)]),
+            remote: Remote::default(),
         };
         Self { roots, grounds }
     }

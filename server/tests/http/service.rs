@@ -40,6 +40,8 @@ impl Service {
             data_root: roots.data(),
             state_dir: roots.state(),
             upload_limit: UPLOAD_LIMIT,
+            hub: false,
+            hub_cache: None,
             log: LogFormat::Text,
             no_migrate: false,
         };

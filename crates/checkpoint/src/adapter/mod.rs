@@ -30,16 +30,7 @@ const PICKLE: &str = "adapter_model.bin";
 /// # Errors
 /// It is no LoRA adapter, of a kind that is not supported, or of another base.
 pub(crate) fn apply(base: &mut Checkpoint, directory: &Directory) -> Result<(), CheckpointError> {
-    let label = directory.label(CONFIG);
-    let bytes = directory
-        .read(CONFIG)?
-        .ok_or_else(|| CheckpointError::NotACheckpoint {
-            path: directory.name.clone(),
-            detail: format!(
-                "it has no {CONFIG}; give the directory that PEFT's save_pretrained wrote"
-            ),
-        })?;
-    let config = LoraConfig::parse(&label, &bytes)?;
+    let (config, digest) = configuration(directory)?;
     let label = directory.label(WEIGHTS);
     let path = directory.path.join(WEIGHTS);
     if !path.exists() && directory.path.join(PICKLE).exists() {
@@ -85,7 +76,6 @@ pub(crate) fn apply(base: &mut Checkpoint, directory: &Directory) -> Result<(), 
     }
     match found.unused(&used) {
         None => {
-            let digest = sha256(|hasher| hasher.update(&bytes));
             base.adapter = Some((directory.name.clone(), digest));
             Ok(())
         }
@@ -95,6 +85,28 @@ pub(crate) fn apply(base: &mut Checkpoint, directory: &Directory) -> Result<(), 
             family: base.architecture.family.name(),
         }),
     }
+}
+
+/// What adapter_config.json says, and the digest of what was read.
+fn configuration(directory: &Directory) -> Result<(LoraConfig, String), CheckpointError> {
+    let bytes = directory
+        .read(CONFIG)?
+        .ok_or_else(|| CheckpointError::NotACheckpoint {
+            path: directory.name.clone(),
+            detail: format!(
+                "it has no {CONFIG}; give the directory that PEFT's save_pretrained wrote"
+            ),
+        })?;
+    let config = LoraConfig::parse(&directory.label(CONFIG), &bytes)?;
+    Ok((config, sha256(|hasher| hasher.update(&bytes))))
+}
+
+/// Checks what an adapter says of itself, where its weights or its base's are not there.
+///
+/// # Errors
+/// The directory has no adapter_config.json, or that of an adapter that is not supported.
+pub(crate) fn check(directory: &Directory) -> Result<(), CheckpointError> {
+    configuration(directory).map(drop)
 }
 
 /// Gives a head that is the embedding a place of its own, where the adapter changes one of the

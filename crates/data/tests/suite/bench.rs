@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use assay_api::{DatasetInspection, DatasetRef};
 use assay_checkpoint::{ChatTemplate, Checkpoint, DigestCache, TextTokenizer};
-use assay_data::{DataError, Reading, Root, Source, SourceError, TokenStore, Uploads};
+use assay_data::{DataError, Fetched, Reading, Root, Source, SourceError, TokenStore, Uploads};
 use assay_scoring::DocumentFacts;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -66,7 +66,7 @@ impl Bench {
     }
 
     pub(crate) fn resolve(&self, dataset: &DatasetRef) -> Result<Source, SourceError> {
-        Source::resolve(dataset, &self.root, &self.uploads)
+        Source::resolve(dataset, &self.root, &Fetched::default(), &self.uploads)
     }
 
     pub(crate) fn source(&self, dataset: &DatasetRef) -> Source {

@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use assay_hub::{Hub, HubError, Settings};
 use bytes::Bytes;
 
-use assay_testkit::hub::{File, Listed, large, sha256, small};
 use crate::{Fixture, fetch_all, names, reference, resolve_and_fetch};
+use assay_testkit::hub::{File, Listed, large, sha256, small};
 
 const SIZE: usize = 1 << 20;
 

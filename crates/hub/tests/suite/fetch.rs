@@ -8,8 +8,8 @@ use assay_hub::{
 };
 use tokio_util::sync::CancellationToken;
 
-use assay_testkit::hub::{Access, Fault, large, small};
 use crate::{Fixture, fetch_all, model, names, reference, resolve_and_fetch};
+use assay_testkit::hub::{Access, Fault, large, small};
 
 const SIZE: usize = 3 << 20;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use assay_process::{Child, Signal, Terminal};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use assay_testkit::hub::{Fault, Seen, large};
 use crate::{Fixture, model, names};
+use assay_testkit::hub::{Fault, Seen, large};
 
 const SIZE: usize = 8 << 20;
 

@@ -2,8 +2,8 @@
 
 use assay_hub::{Digest, Hub, HubError, Kind, RemoteFile, Settings};
 
-use assay_testkit::hub::{Access, Listed, TOKEN, small};
 use crate::{Fixture, model, reference, resolve_and_fetch};
+use assay_testkit::hub::{Access, Listed, TOKEN, small};
 
 #[tokio::test]
 async fn a_branch_is_a_commit_with_files() {
