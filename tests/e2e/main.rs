@@ -16,6 +16,7 @@ mod demo;
 mod elastic;
 mod failed_jobs;
 mod files;
+mod hub;
 mod inputs;
 mod kills;
 mod ledger;

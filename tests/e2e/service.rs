@@ -115,6 +115,9 @@ impl Process {
     }
 }
 
+/// Variables of the server and the workers.
+type Environment = Vec<(&'static str, String)>;
+
 /// A running service. End it with [`Service::finish`]; dropping it kills it.
 pub(crate) struct Service {
     pub(crate) client: Client,
@@ -123,6 +126,7 @@ pub(crate) struct Service {
     pub(crate) workers: Vec<Process>,
     address: String,
     database: Database,
+    environment: Environment,
     logs: Logs,
     pub(crate) roots: Roots,
     _turn: MutexGuard<'static, ()>,
@@ -136,9 +140,18 @@ impl Service {
 
     /// The same with settings of the server.
     pub(crate) async fn start_with(roots: Roots, settings: &[&str]) -> Self {
+        Self::start_in(roots, settings, Vec::new()).await
+    }
+
+    /// The same with variables in the environment, which workers have too.
+    pub(crate) async fn start_in(
+        roots: Roots,
+        settings: &[&str],
+        environment: Environment,
+    ) -> Self {
         let turn = TURN.lock().await;
         let database = Database::Fresh(TestDatabase::fresh().await);
-        Self::on(database, roots, turn, settings).await
+        Self::on(database, roots, turn, settings, environment).await
     }
 
     /// A server on a PostgreSQL of its own, without a worker.
@@ -147,7 +160,7 @@ impl Service {
         let own = TestCluster::start()
             .await
             .expect("a private PostgreSQL should start");
-        Self::on(Database::Own(own), roots, turn, &[]).await
+        Self::on(Database::Own(own), roots, turn, &[], Vec::new()).await
     }
 
     async fn on(
@@ -155,6 +168,7 @@ impl Service {
         roots: Roots,
         turn: MutexGuard<'static, ()>,
         settings: &[&str],
+        environment: Environment,
     ) -> Self {
         let logs = Logs(roots.state().join("logs"));
         fs::create_dir(&logs.0).expect("the state directory can be written");
@@ -163,6 +177,7 @@ impl Service {
         let server = spawn("assay-server", "server", &url, &roots, |command| {
             command.args(["serve", "--listen", "127.0.0.1:0", "--address-file"]);
             command.arg(&file).args(settings);
+            command.envs(environment.clone());
         });
         let address = eventually("the server's address", LIMIT, async || {
             fs::read_to_string(&file).ok()
@@ -176,6 +191,7 @@ impl Service {
             workers: Vec::new(),
             address,
             database,
+            environment,
             logs,
             roots,
             _turn: turn,
@@ -199,7 +215,7 @@ impl Service {
             &self.database.url(),
             &self.roots,
             |command| {
-                command.args(listen);
+                command.args(listen).envs(self.environment.clone());
             },
         );
         self.client.ready().await;
@@ -227,6 +243,7 @@ impl Service {
         let worker = spawn("assay-worker", &name, url, &self.roots, |command| {
             command.args(["run", "--devices", devices, "--heartbeat", HEARTBEAT]);
             command.args(["--lease", LEASE]).args(settings);
+            command.envs(self.environment.clone());
         });
         self.workers.push(worker);
     }
@@ -261,6 +278,11 @@ impl Service {
         }
     }
 
+    /// Whether a text is in the log of any program.
+    pub(crate) fn has_logged(&self, text: &str) -> bool {
+        self.logs.read().iter().any(|(_, log)| log.contains(text))
+    }
+
     /// A connection to the ledger, to look behind the service's back.
     pub(crate) async fn ledger(&self) -> PgConnection {
         PgConnection::connect(&self.database.url())
@@ -293,7 +315,8 @@ impl Service {
 pub(crate) fn program_of_assay(name: &str) -> Command {
     let mut command = Command::new(executable(name));
     for (key, _) in std::env::vars_os() {
-        if key.to_string_lossy().starts_with("ASSAY_") {
+        let key_text = key.to_string_lossy();
+        if key_text.starts_with("ASSAY_") || key_text.starts_with("HF_") {
             command.env_remove(key);
         }
     }

@@ -6,6 +6,7 @@ mod chaos;
 mod claims;
 mod copies;
 mod crowd;
+mod downloads;
 mod jobs;
 mod leases;
 mod migrations;

@@ -33,6 +33,11 @@ async fn the_schema_enforces_the_state_machine() {
         ("update jobs set plan = null", "jobs_run_has_plan"),
         ("update jobs set state = 'queued'", "jobs_plan_precedes_run"),
         ("update jobs set datasets_left = -1", "jobs_datasets_left_range"),
+        ("update jobs set download_bytes = 1", "jobs_download_range"),
+        (
+            "update jobs set download_bytes = 2, download_total_bytes = 1",
+            "jobs_download_range",
+        ),
         ("update datasets set scored_tokens = 41", "datasets_never_overcounted"),
         ("update datasets set shards_left = -1", "datasets_shards_left_range"),
         ("update datasets set finished_at = now()", "datasets_finished_is_complete"),
