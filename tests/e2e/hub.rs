@@ -114,7 +114,7 @@ impl Scene {
 }
 
 /// Makes a directory a commit of `main`.
-fn push(hub: &Server, repository: &str, directory: &Path) -> String {
+pub(crate) fn push(hub: &Server, repository: &str, directory: &Path) -> String {
     let files: Vec<(String, File)> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| {

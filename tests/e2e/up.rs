@@ -1,14 +1,16 @@
 //! `assay up` with the real programs, and `assay submit` against it.
 
 use assay_api::JobResult;
+use assay_testkit::hub::Server;
 use assay_testkit::{LIMIT, Program, Roots, Signal, children, eventually, is_running, signal};
 
+use crate::hub::push;
 use crate::service::program_of_assay;
 
-async fn submit(url: &str) -> JobResult {
+async fn submit(url: &str, model: &str) -> JobResult {
     let mut command = program_of_assay("assay");
     command
-        .args(["submit", "--model", "llama_gqa", "--dataset", "a.txt"])
+        .args(["submit", "--model", model, "--dataset", "a.txt"])
         .args(["--no-reuse", "--wait", "--json"])
         .env("ASSAY_SERVER", url);
     let mut submit = Program::start(command);
@@ -28,11 +30,14 @@ fn worker(supervisor: u32) -> Option<u32> {
 #[tokio::test]
 async fn the_embedded_service_scores_restarts_and_leaves_nothing() {
     let roots = Roots::new();
-    roots.add_model("llama_gqa");
+    let hub = Server::start().await;
+    push(&hub, "org/base", &roots.add_model("llama_gqa"));
     roots.add_data("a.txt", "Call me Ishmael.");
     let mut command = program_of_assay("assay");
     command
         .args(["up", "--listen", "127.0.0.1:0", "--devices", "cpu:0"])
+        .arg("--hub")
+        .env("HF_ENDPOINT", &hub.url)
         .arg("--model-root")
         .arg(roots.models())
         .arg("--data-root")
@@ -41,7 +46,7 @@ async fn the_embedded_service_scores_restarts_and_leaves_nothing() {
         .arg(roots.state());
     let mut up = Program::start(command);
     let url = up.line_after("listening on ").await;
-    let first = submit(&url).await;
+    let first = submit(&url, "llama_gqa").await;
     assert!(first.complete);
     assert_eq!(first.datasets[0].name, "a.txt");
 
@@ -51,7 +56,8 @@ async fn the_embedded_service_scores_restarts_and_leaves_nothing() {
         worker(up.pid()).filter(|pid| *pid != killed)
     })
     .await;
-    let second = submit(&url).await;
+    // The server and the workers are told of the hub.
+    let second = submit(&url, "hf://org/base").await;
     assert_eq!(first.datasets[0].nll_exact, second.datasets[0].nll_exact);
 
     let family = children(up.pid());

@@ -108,7 +108,7 @@ async fn wrong_fields_are_named_by_path_with_what_is_allowed() {
         (
             r#"{"model": 7, "datasets": []}"#,
             "model",
-            "expected a string",
+            "expected a path",
         ),
         (
             r#"{"model": "m", "datasets": [{"path": "a", "fild": "b"}]}"#,

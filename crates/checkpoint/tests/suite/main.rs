@@ -13,6 +13,7 @@ mod inspection;
 mod models;
 mod mutations;
 mod offsets;
+mod preview;
 mod refused;
 mod sandbox;
 mod sentencepiece;
