@@ -21,8 +21,8 @@ async fn fields_at_fault_are_named() {
     let many: Vec<Value> = (0..101).map(|i| json!({"path": "a.txt", "name": i.to_string()})).collect();
     let cases = [
         (json!({"modle": "x"}), InvalidRequest, "modle", vec!["unknown field"]),
-        (json!({"model": 7}), InvalidRequest, "model", vec!["string"]),
-        (json!({"model": null}), InvalidRequest, "model", vec!["string"]),
+        (json!({"model": 7}), InvalidRequest, "model", vec!["path"]),
+        (json!({"model": null}), InvalidRequest, "model", vec!["path"]),
         (json!({"datasets": "a.txt"}), InvalidRequest, "datasets", vec!["sequence"]),
         (json!({"datasets": [7]}), InvalidRequest, "datasets[0]", vec!["path"]),
         (json!({"datasets": []}), InvalidRequest, "datasets", vec!["at least one"]),
