@@ -97,8 +97,9 @@ async fn an_adapter_that_cannot_be_added_is_refused_when_the_job_is_posted() {
         ),
     ] {
         let body = job(&json!({"path": MODEL, "adapter": adapter}));
-        let (status, found, _, detail) = refusal(service.client.post(&body).await).await;
+        let (status, found, fields, detail) = refusal(service.client.post(&body).await).await;
         assert_eq!((status, found), (422, code), "{adapter}: {detail}");
+        assert_eq!(fields, ["model.adapter"], "{detail}");
         assert!(detail.contains(words), "{adapter}: {detail}");
     }
     let alone = job(&json!("adapters/llama"));

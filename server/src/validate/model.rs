@@ -108,34 +108,37 @@ pub(crate) fn open(
     let adapter = model.adapter.as_deref();
     let adapter = adapter.map(|path| find(Role::Adapter, path, adapter_field));
     let (found, adapter) = (found?, adapter.map_or(Some(None), |found| found.map(Some))?);
-    let open = || -> Result<Opened, CheckpointError> {
-        let model = open_parts(remote, model, &found, adapter.as_deref())?;
-        let tokenizer = model.tokenizer()?;
-        Ok(Opened { model, tokenizer })
+    let mut refuse = |field: &str, error: &CheckpointError| {
+        faults.add(error.code(), field, error.to_string());
     };
-    open()
-        .map_err(|error| faults.add(error.code(), field, error.to_string()))
-        .ok()
+    let base = open_base(remote, &model.path, &found);
+    let base = base.and_then(|base| Ok((base.tokenizer()?, base)));
+    let (tokenizer, base) = base.map_err(|error| refuse(field, &error)).ok()?;
+    let added = match (adapter, &model.adapter) {
+        (Some(adapter), Some(name)) => add(remote, base, &adapter, name),
+        _ => Ok(base),
+    };
+    let model = added.map_err(|error| refuse(adapter_field, &error)).ok()?;
+    Some(Opened { model, tokenizer })
 }
 
-/// Opens what is here. Whether an adapter fits its base can be told only where both are.
-fn open_parts(
-    remote: &Remote,
-    model: &ModelRef,
-    found: &Path,
-    adapter: Option<&Path>,
-) -> Result<Model, CheckpointError> {
-    let is_remote = |text: &str| remote.fetched.get(text).is_some();
-    let name = model.adapter.as_deref().unwrap_or_default();
-    if !is_remote(&model.path) && !is_remote(name) {
-        return Checkpoint::open_with(found, adapter).map(Model::Whole);
+/// Opens what is here of a checkpoint.
+fn open_base(remote: &Remote, name: &str, found: &Path) -> Result<Model, CheckpointError> {
+    match remote.fetched.get(name) {
+        Some(_) => Preview::open(found, name).map(Model::Preview),
+        None => Checkpoint::open(found).map(Model::Whole),
     }
-    if let Some(adapter) = adapter {
-        Preview::check_adapter(adapter, name)?;
-    }
-    if is_remote(&model.path) {
-        Preview::open(found, &model.path).map(Model::Preview)
-    } else {
-        Checkpoint::open(found).map(Model::Whole)
+}
+
+/// Adds an adapter. Whether it fits its base can be told only where both are here.
+fn add(remote: &Remote, base: Model, adapter: &Path, name: &str) -> Result<Model, CheckpointError> {
+    match base {
+        Model::Whole(base) if remote.fetched.get(name).is_none() => {
+            base.with_adapter(adapter).map(Model::Whole)
+        }
+        base => {
+            Preview::check_adapter(adapter, name)?;
+            Ok(base)
+        }
     }
 }
