@@ -32,6 +32,7 @@ async fn run(service: &Service, model: &Value) -> JobResult {
 async fn an_adapter_is_part_of_what_is_scored() {
     let mut service = Service::start(roots()).await;
     service.add_worker("cpu:0");
+    service.add_worker("cpu:1");
     let base = run(&service, &json!({"path": MODEL})).await;
     let with = |adapter: &str| json!({"path": MODEL, "adapter": adapter});
     let adapted = run(&service, &with("adapters/llama")).await;
@@ -62,7 +63,6 @@ async fn an_adapter_is_part_of_what_is_scored() {
     assert_eq!(again.datasets[0].nll_exact, adapted.datasets[0].nll_exact);
     assert_eq!(other.datasets[0].reused_from, None);
 
-    service.add_worker("cpu:1");
     let mut anew = job(&with("adapters/llama"));
     anew["reuse"] = json!(false);
     let anew = service.client.run(&anew).await;

@@ -61,6 +61,7 @@ async fn every_convention_is_that_of_transformers() {
     }
     let mut service = Service::start(roots).await;
     service.add_worker("cpu:0");
+    let mut told_apart = 0;
     for name in FIXTURES {
         let expected = expected(name);
         let reference = &expected["windows"]["ppl"];
@@ -81,9 +82,14 @@ async fn every_convention_is_that_of_transformers() {
             }
             check(row, &reference[which], &what);
             check_measures(row, &what);
-            let near = reference[near]["nll_sum"].as_f64().unwrap();
-            let difference = differs_by(row.nll.unwrap(), near);
-            assert!(difference > 4.0 * TOLERANCE, "{what}: {difference:e}");
+            // A sliding window may leave nothing by which the reference tells the two apart.
+            let of = |which: &str| reference[which]["nll_sum"].as_f64().unwrap();
+            let (own, near) = (of(which), of(near));
+            if differs_by(near, own) > 4.0 * TOLERANCE {
+                let difference = differs_by(row.nll.unwrap(), near);
+                assert!(difference > 2.0 * TOLERANCE, "{what}: {difference:e}");
+                told_apart += 1;
+            }
         }
         if adds_bos {
             let exact = |row: usize| &result.datasets[row].nll_exact;
@@ -91,6 +97,8 @@ async fn every_convention_is_that_of_transformers() {
             assert_eq!(exact(3), exact(5), "{name}: {what}");
         }
     }
+    // All but one of some five for each of the fixtures.
+    assert!(told_apart > 5 * FIXTURES.len() - 5, "{told_apart}");
     service.finish().await;
 }
 

@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for ModelRef {
             type Value = ModelRef;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string, the path, or an object with `path` and `adapter`")
+                f.write_str("a path, or an object with `path` and `adapter`")
             }
 
             fn visit_str<E: Error>(self, path: &str) -> Result<Self::Value, E> {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_neither_is_said_so() {
         for (json, words) in [
-            ("3", "a string, the path, or an object"),
+            ("3", "a path, or an object"),
             (r#"{"adapter":"c"}"#, "missing field `path`"),
             (r#"{"path":"a","lora":"c"}"#, "unknown field `lora`"),
         ] {

@@ -11,7 +11,7 @@ use crate::norm::Norm;
 use crate::torch::{Output, linear};
 
 /// Bytes in float32 of the rows that are on their way to the device.
-pub(crate) const CHUNK: usize = 4 << 20;
+pub(crate) const CHUNK: usize = 1 << 19;
 
 /// Reads weights in one dtype to one device.
 pub(crate) struct Loader<'a> {
