@@ -1,5 +1,7 @@
 //! Headers of safetensors files.
 
+use std::collections::BTreeMap;
+
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde_json::{Map, Value};
@@ -10,7 +12,7 @@ use crate::tensor::{Format, StoredTensor, WeightDtype};
 const LENGTH_BYTES: usize = 8;
 const SUPPORTED: &str = "F32, F16, BF16";
 
-/// The tensors of a safetensors file, those whose names `ignored` knows left out.
+/// The tensors of a safetensors file by name, those whose names `ignored` knows left out.
 ///
 /// Nothing is allocated by a length the file claims, and every range lies inside of `bytes`.
 pub(crate) fn read(
@@ -22,8 +24,9 @@ pub(crate) fn read(
     let (header, metadata) = SafeTensors::read_metadata(bytes)
         .map_err(|error| CheckpointError::damaged(label, explain(&error, bytes)))?;
     let data = LENGTH_BYTES + header;
-    metadata
-        .tensors()
+    // In the order of their names, so that of several faults the same one is told each time.
+    let tensors: BTreeMap<_, _> = metadata.tensors().into_iter().collect();
+    tensors
         .into_iter()
         .filter(|(name, _)| !ignored(name))
         .map(|(name, info)| {
