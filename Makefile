@@ -20,7 +20,7 @@ test: setup ## Check, then run every test against a private PostgreSQL
 check: setup ## Check formatting, lints, licences and scripts
 	@scripts/check.sh
 
-check-long: build ## Open damaged checkpoints for an hour, then call a running service with all sorts of requests
+check-long: build ## Open damaged checkpoints (half an hour on two cores), then call a running service with all sorts of requests
 	@scripts/check-long.sh
 
 soak: build ## Disturb workers at random for half an hour (ASSAY_SOAK_MINUTES) and compare the integers

@@ -39,6 +39,12 @@ impl Keys {
         rope_theta: "rope_theta",
         rotary_part: "partial_rotary_factor",
     };
+
+    /// Those of most families with layer norms.
+    pub(crate) const LAYER_NORM: Self = Self {
+        norm_eps: Some("layer_norm_eps"),
+        ..Self::STANDARD
+    };
 }
 
 /// What a size is where the configuration leaves it out.

@@ -20,13 +20,8 @@ pub(super) const COHERE: FamilySpec = FamilySpec {
     gguf: None,
 };
 
-const KEYS: Keys = Keys {
-    norm_eps: Some("layer_norm_eps"),
-    ..Keys::STANDARD
-};
-
 const DEFAULTS: Defaults = Defaults {
-    keys: &KEYS,
+    keys: &Keys::LAYER_NORM,
     max_positions: 8192,
     form: BlockForm::ParallelShared,
     norm: NormKind::Layer,

@@ -17,13 +17,8 @@ pub(super) const PHI: FamilySpec = FamilySpec {
     gguf: None,
 };
 
-const KEYS: Keys = Keys {
-    norm_eps: Some("layer_norm_eps"),
-    ..Keys::STANDARD
-};
-
 const DEFAULTS: Defaults = Defaults {
-    keys: &KEYS,
+    keys: &Keys::LAYER_NORM,
     form: BlockForm::ParallelShared,
     norm: NormKind::Layer,
     norm_eps: 1e-5,

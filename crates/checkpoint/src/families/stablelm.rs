@@ -17,13 +17,8 @@ pub(super) const STABLELM: FamilySpec = FamilySpec {
     gguf: None,
 };
 
-const KEYS: Keys = Keys {
-    norm_eps: Some("layer_norm_eps"),
-    ..Keys::STANDARD
-};
-
 const DEFAULTS: Defaults = Defaults {
-    keys: &KEYS,
+    keys: &Keys::LAYER_NORM,
     max_positions: 4096,
     kv_heads: Width::Of(32),
     norm: NormKind::Layer,
