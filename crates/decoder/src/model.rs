@@ -10,6 +10,7 @@ use crate::layer::{Layer, Scratch};
 use crate::loss::nll;
 use crate::memory::Activations;
 use crate::norm::Norm;
+use crate::profile::{Profile, Recorder, Stage};
 use crate::rope::{Frequencies, Rotation};
 use crate::torch::{Output, linear};
 use crate::weights::{Linear, Loader};
@@ -38,6 +39,7 @@ pub struct Decoder {
     head: Linear,
     /// Of the rotary embeddings, where there are any.
     frequencies: Vec<Frequencies>,
+    recorder: Recorder,
 }
 
 /// libtorch's name of a dtype.
@@ -106,6 +108,7 @@ impl Decoder {
                 .iter()
                 .map(|rope| Frequencies::new(rope, device))
                 .collect::<Result<_, _>>()?,
+            recorder: Recorder::new(device),
         })
     }
 
@@ -136,7 +139,20 @@ impl Decoder {
                 values.extend(self.head(&outputs, rows, targets, &mut logits)?);
             }
         }
+        let rows = micro_batch.iter().map(|window| window.input.len()).sum();
+        self.recorder.scored(rows);
         Ok(batch.by_sequence(&values, micro_batch))
+    }
+
+    /// From now on measures where the time of [`Decoder::score`] goes. A GPU is waited for at the
+    /// bounds of each stage, so that it computes a little slower.
+    pub fn start_profile(&self) {
+        self.recorder.start();
+    }
+
+    /// What was measured since [`Decoder::start_profile`]. None if nothing is measured.
+    pub fn take_profile(&self) -> Option<Profile> {
+        self.recorder.take()
     }
 
     /// Bytes of memory that [`Decoder::score`] takes at most beside the weights, for windows of
@@ -189,7 +205,9 @@ impl Decoder {
             .iter()
             .map(|frequencies| frequencies.rotation(batch, &positions, self.kind))
             .collect::<Result<Vec<Rotation>, _>>()?;
-        let mut x = self.embedded(&ids, &positions)?;
+        let mut x = self
+            .recorder
+            .time(Stage::Embedding, || self.embedded(&ids, &positions))?;
         let mut scratch = Scratch::new(&x, &self.layers)?;
         for layer in &self.layers {
             layer.forward(&mut x, &rotations, &batch.groups, &mut scratch)?;
@@ -231,9 +249,10 @@ impl Decoder {
         let mut padded = rows.to_vec();
         padded.resize(HEAD_ROWS, 0);
         let padded = Tensor::f_from_slice(&padded)?.f_to_device(self.device)?;
+        let timer = self.recorder.enter(Stage::Head);
         let mut x = outputs.f_index_select(0, &padded)?;
         if let Some(norm) = &self.final_norm {
-            x = norm.apply(&x)?;
+            x = self.recorder.time(Stage::Norm, || norm.apply(&x))?;
         }
         if let Some((_, project)) = &self.projections {
             x = project.of(&x)?;
@@ -247,6 +266,8 @@ impl Decoder {
         if let Some(cap) = self.architecture.softcaps.logits {
             let _ = counted.f_div_scalar_(cap)?.f_tanh_()?.f_mul_scalar_(cap)?;
         }
+        drop(timer);
+        let _timer = self.recorder.enter(Stage::Loss);
         let targets = Tensor::f_from_slice(targets)?.f_to_device(self.device)?;
         let nll = nll(&counted, &targets)?;
         Ok(Vec::try_from(nll)?)
