@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assay_api::ErrorCode;
+use assay_api::{ErrorCode, JobId, ProfiledWork};
 use assay_store::{CommitOutcome, ShardOutcome, StoreError};
 use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 use crate::lease::{Lease, Leases};
 use crate::ledger::Ledger;
+use crate::profile::Profiler;
 use crate::shard::Interrupted;
 
 /// Results that wait to be counted at most; then devices wait too. While the database is away this
@@ -22,6 +23,8 @@ pub(crate) const WAITING: usize = 64;
 pub(crate) struct Computed {
     /// The attempt.
     pub(crate) lease: Arc<Lease>,
+    /// The job.
+    pub(crate) job: JobId,
     /// Index of the shard in its job, for the log.
     pub(crate) shard: u32,
     /// What came out.
@@ -36,6 +39,8 @@ pub(crate) struct Committer {
     pub(crate) ledger: Ledger,
     /// Attempts of this worker.
     pub(crate) leases: Leases,
+    /// What is told of the time that it takes.
+    pub(crate) profiler: Profiler,
 }
 
 impl Committer {
@@ -55,10 +60,16 @@ impl Committer {
                 computed.outcome.commit_seconds = waited.as_secs_f64() + part;
             }
             self.count(&batch).await?;
+            untold = started.elapsed();
+            let mut jobs: Vec<JobId> = batch.iter().map(|computed| computed.job).collect();
+            jobs.dedup();
+            for job in jobs {
+                let track = self.profiler.of(job, None);
+                track.span(ProfiledWork::Commit, started, untold);
+            }
             for computed in batch.drain(..) {
                 self.leases.drop_lease(&computed.lease);
             }
-            untold = started.elapsed();
         }
         Ok(())
     }

@@ -42,6 +42,7 @@ impl Scene {
                 stopping: stopping.clone(),
             },
             leases: leases.clone(),
+            profiler: Profiler::default(),
         };
         let (results, ready) = mpsc::channel(WAITING);
         let scene = Self {
@@ -74,6 +75,7 @@ impl Scene {
         change(&mut outcome);
         let computed = Computed {
             lease: self.leases.hold(fence),
+            job: JobId::nil(),
             shard: shard.index,
             outcome,
             at: Instant::now(),

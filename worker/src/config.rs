@@ -70,6 +70,16 @@ pub struct Config {
     /// bfloat16 is fast where it takes less time than float32, which is measured.
     #[arg(long, env = "ASSAY_FAST_DTYPES", value_name = "DTYPES")]
     pub fast_dtypes: Option<FastDtypes>,
+    /// Write down what this worker spends its time on: to this file, to which is appended, a JSON
+    /// object for each span of a device's time, as `assay profile` reads them. On a GPU the stages
+    /// of the computation then wait for one another.
+    #[arg(
+        long,
+        env = "ASSAY_PROFILE",
+        value_name = "FILE",
+        hide_short_help = true
+    )]
+    pub profile: Option<PathBuf>,
     /// Misbehave, for tests of the service.
     #[arg(long, env = "ASSAY_FAULT", hide = true)]
     pub fault: Option<Faults>,
@@ -94,6 +104,7 @@ impl fmt::Debug for Config {
             .field("lease", &self.lease)
             .field("device_patience", &self.device_patience)
             .field("fast_dtypes", &self.fast_dtypes)
+            .field("profile", &self.profile)
             .field("fault", &self.fault)
             .field("log", &self.log)
             .finish_non_exhaustive()

@@ -1,11 +1,12 @@
 //! A device: one thread that owns its tensors. Async code sends it work and awaits the answer.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use assay_api::Dtype;
-use assay_decoder::{Decoder, weight_bytes};
+use assay_api::{Dtype, ProfiledWork};
+use assay_decoder::{Decoder, MIN_GEMM_ROWS, weight_bytes};
 use assay_store::{Compared, ShardOutcome};
 use tokio::sync::{mpsc, oneshot};
 
@@ -14,6 +15,7 @@ use crate::devices::DeviceSpec;
 use crate::failure::Failure;
 use crate::faults::Faults;
 use crate::precision::{FastDtypes, Precision};
+use crate::profile::{self, Profiler, Track};
 use crate::rate::duration;
 use crate::shard::{Interrupted, ShardWork, run_shard};
 
@@ -51,6 +53,7 @@ impl Device {
         budget: Budget,
         fast: Option<FastDtypes>,
         faults: Arc<Faults>,
+        profiler: Profiler,
     ) -> anyhow::Result<Self> {
         let (commands, inbox) = mpsc::channel(1);
         let (ready, started) = oneshot::channel();
@@ -67,6 +70,7 @@ impl Device {
                         spec,
                         budget,
                         faults,
+                        profiler,
                         loaded: None,
                     };
                     computer.serve(inbox);
@@ -111,6 +115,8 @@ struct Loaded {
     digest: String,
     dtype: Dtype,
     decoder: Decoder,
+    /// Numbers of rows of which it is written down how fast the products are alone.
+    measured: HashSet<usize>,
 }
 
 /// What the thread of a device owns.
@@ -119,6 +125,7 @@ struct Computer {
     budget: Budget,
     faults: Arc<Faults>,
     precision: Precision,
+    profiler: Profiler,
     loaded: Option<Loaded>,
 }
 
@@ -145,10 +152,62 @@ impl Computer {
         let started = Instant::now();
         let prepared = self.prepare(work);
         let load_seconds = started.elapsed().as_secs_f64();
-        let result = prepared.and_then(|(dtype, reference)| self.compute(work, dtype, reference));
+        let track = self.profiler.of(work.job.id, Some(&self.spec.to_string()));
+        track.until_now(ProfiledWork::Load, started);
+        let result = prepared.and_then(|(dtype, reference)| {
+            if track.is_kept()
+                && let Some(held) = &self.loaded
+            {
+                held.decoder.start_profile();
+            }
+            let started = Instant::now();
+            let result = self.compute(work, dtype, reference);
+            self.profile(&track, &result, started);
+            result
+        });
         Ran {
             load_seconds,
             result,
+        }
+    }
+
+    /// Writes down where the time of a shard went, if it is measured. Of micro-batches of a size
+    /// that is new the products alone are measured too: the floor under the time of the others.
+    fn profile(
+        &mut self,
+        track: &Track,
+        result: &Result<ShardOutcome, Interrupted>,
+        started: Instant,
+    ) {
+        let Some(held) = &mut self.loaded else { return };
+        let Some(profile) = held.decoder.take_profile() else {
+            return;
+        };
+        let tokens = match result {
+            Ok(outcome) => outcome.computed_tokens,
+            Err(Interrupted::Failed {
+                computed_tokens, ..
+            }) => *computed_tokens,
+            Err(Interrupted::TooLarge { .. }) => 0,
+        };
+        let shard = ProfiledWork::Score(profile::shard(&profile, tokens));
+        track.until_now(shard, started);
+        if result.is_err() {
+            return;
+        }
+        for rows in profile.rows {
+            let rows = rows.next_multiple_of(MIN_GEMM_ROWS);
+            if !held.measured.insert(rows) {
+                continue;
+            }
+            let started = Instant::now();
+            match profile::products(&held.decoder, tch_device(&self.spec), rows) {
+                Ok(fastest) => {
+                    let fastest = fastest.as_secs_f64();
+                    track.until_now(ProfiledWork::Floor { rows, fastest }, started);
+                }
+                Err(error) => tracing::warn!(%error, rows, "the products cannot be measured"),
+            }
         }
     }
 
@@ -236,6 +295,7 @@ impl Computer {
                     digest,
                     dtype,
                     decoder,
+                    measured: HashSet::new(),
                 }
             }
         };

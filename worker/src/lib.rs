@@ -24,6 +24,7 @@ mod ledger;
 mod ledger_support;
 mod planner;
 mod precision;
+mod profile;
 mod rate;
 mod resources;
 mod restart;

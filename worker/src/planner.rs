@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use assay_api::{Dtype, ErrorCode, ModelFacts, Numerics, TokenizerFacts};
+use assay_api::{Dtype, ErrorCode, ModelFacts, Numerics, ProfiledWork, TokenizerFacts};
 use assay_checkpoint::Checkpoint;
 use assay_data::{Fetched, RowScope, prefix};
 use assay_scoring::{CostModel, DocumentFacts, NUMERICS_VERSION, PlanConstants, PlanError, plan};
@@ -12,6 +12,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::profile::Track;
 use crate::resources::{Host, Reader};
 use crate::row::Row;
 
@@ -26,14 +27,33 @@ pub(crate) fn plan_job(
     host: &Host,
     claim: &PlanClaim,
     fetched: &Fetched,
+    track: &Track,
 ) -> Result<NewPlan, Failure> {
-    let (checkpoint, digest) = host.checkpoint(&claim.model, fetched)?;
-    let reader = Reader::of(&checkpoint, claim.rows.iter().map(|(source, _)| source))?;
-    let mut rows = Vec::with_capacity(claim.rows.len());
-    for index in 0..claim.rows.len() {
-        let row = row((host, fetched), claim, index, &checkpoint, &reader);
-        rows.push(row.map_err(|failure| failure.of_missing_field(field(claim, index)))?);
-    }
+    let opened = track.time(ProfiledWork::Open, || {
+        let (checkpoint, digest) = host.checkpoint(&claim.model, fetched)?;
+        let reader = Reader::of(&checkpoint, claim.rows.iter().map(|(source, _)| source))?;
+        Ok::<_, Failure>((checkpoint, digest, reader))
+    });
+    let (checkpoint, digest, reader) = opened?;
+    let rows = track.time(ProfiledWork::Tokenize, || {
+        let rows = (0..claim.rows.len()).map(|index| {
+            row((host, fetched), claim, index, &checkpoint, &reader)
+                .map_err(|failure| failure.of_missing_field(field(claim, index)))
+        });
+        rows.collect::<Result<Vec<_>, _>>()
+    })?;
+    track.time(ProfiledWork::Plan, || {
+        cut(claim, (&checkpoint, digest), &reader, &rows)
+    })
+}
+
+/// The plan of what was opened and tokenized.
+fn cut(
+    claim: &PlanClaim,
+    (checkpoint, digest): (&Checkpoint, String),
+    reader: &Reader,
+    rows: &[Row],
+) -> Result<NewPlan, Failure> {
     let constants = PlanConstants::default();
     let architecture = checkpoint.architecture();
     let cost = CostModel {
@@ -41,7 +61,7 @@ pub(crate) fn plan_job(
         attention_flops_per_pair: architecture.attention_flops_per_pair(),
     };
     let facts: Vec<Vec<DocumentFacts>> = rows.iter().map(document_facts).collect();
-    let plans = plan_rows(claim, &rows, &cost, &constants)?;
+    let plans = plan_rows(claim, rows, &cost, &constants)?;
     let datasets = rows
         .iter()
         .zip(&claim.rows)
@@ -94,7 +114,7 @@ pub(crate) fn plan_job(
         tokenizer: TokenizerFacts {
             digest: reader.tokenizer.digest().to_owned(),
             adds_bos: reader.tokenizer.adds_bos(),
-            first_token_ids: first_token_ids(&rows),
+            first_token_ids: first_token_ids(rows),
             chat_template: reader.chat.as_ref().map(|chat| chat.digest().to_owned()),
         },
         constants,

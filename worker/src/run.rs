@@ -22,6 +22,7 @@ use crate::devices::{DeviceSpec, parse_devices};
 use crate::heartbeat::Heartbeat;
 use crate::lease::Leases;
 use crate::ledger::Ledger;
+use crate::profile::Profiler;
 use crate::rate::Rate;
 use crate::resources::{Host, ResourceCache};
 use crate::restart::{Restart, restart};
@@ -48,16 +49,22 @@ pub fn run(config: Config) -> Result<(), RunError> {
     start_log(config.log);
     let devices = devices(&config).map_err(RunError::Settings)?;
     let host = Host::open(&config).map_err(RunError::Settings)?;
-    Ok(compute(config, devices, host)?)
+    let profiler = Profiler::open(config.profile.as_deref()).map_err(RunError::Settings)?;
+    Ok(compute(config, devices, host, profiler)?)
 }
 
-fn compute(config: Config, devices: Vec<DeviceSpec>, host: Host) -> anyhow::Result<()> {
+fn compute(
+    config: Config,
+    devices: Vec<DeviceSpec>,
+    host: Host,
+    profiler: Profiler,
+) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("async")
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(serve(config, devices, host));
+    let ended = runtime.block_on(serve(config, devices, host, profiler));
     // A planning that was left in the middle may still run on a blocking thread.
     runtime.shutdown_background();
     match ended? {
@@ -117,7 +124,12 @@ fn start_log(format: LogFormat) {
     }
 }
 
-async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Result<Ended> {
+async fn serve(
+    config: Config,
+    specs: Vec<DeviceSpec>,
+    host: Host,
+    profiler: Profiler,
+) -> anyhow::Result<Ended> {
     let signalled = CancellationToken::new();
     // The worker also stops for other reasons.
     let stopping = signalled.child_token();
@@ -170,22 +182,25 @@ async fn serve(config: Config, specs: Vec<DeviceSpec>, host: Host) -> anyhow::Re
     let committer = Committer {
         ledger: ledger.clone(),
         leases: leases.clone(),
+        profiler: profiler.clone(),
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(async { Ok(committer.serve(ready).await?) });
     for (spec, status) in specs.iter().zip(statuses) {
         let budget = Budget::of(spec, &specs, config.memory_budget);
         let fast = config.fast_dtypes.clone();
+        let (faults, profile) = (Arc::clone(&faults), profiler.clone());
         let slot = Slot {
             name: status.name,
             kind: status.kind,
             lease: config.lease,
-            device: Device::start(spec.clone(), budget, fast, Arc::clone(&faults)).await?,
+            device: Device::start(spec.clone(), budget, fast, faults, profile).await?,
             rate: Rate::default(),
             ledger: ledger.clone(),
             resources: Arc::clone(&resources),
             leases: leases.clone(),
             results: results.clone(),
+            profiler: profiler.clone(),
             handing_over: Duration::ZERO,
             is_hung: false,
         };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assay_api::{ErrorCode, JobId};
+use assay_api::{ErrorCode, JobId, ProfiledWork};
 use assay_data::Fetched;
 use assay_store::{
     Claim, Claimant, NewPlan, PlanClaim, ShardClaim, StoreError, Work, WorkListener,
@@ -18,6 +18,7 @@ use crate::fetch;
 use crate::lease::{Lease, Leases};
 use crate::ledger::{Ledger, internal};
 use crate::planner::plan_job;
+use crate::profile::{Profiler, Track};
 use crate::rate::{Rate, duration};
 use crate::resources::{JobResources, ResourceCache};
 use crate::shard::{Interrupted, ShardWork};
@@ -48,6 +49,8 @@ pub(crate) struct Slot {
     pub(crate) leases: Leases,
     /// Takes what is computed.
     pub(crate) results: mpsc::Sender<Computed>,
+    /// What is told of the time that everything takes.
+    pub(crate) profiler: Profiler,
     /// How long the device waited until its last result was taken.
     pub(crate) handing_over: Duration,
     /// Whether the device is hung: then it gets nothing more, and what it holds is left to others.
@@ -75,7 +78,7 @@ impl Slot {
             if claims.is_empty() {
                 self.idle(&mut listener).await?;
             } else {
-                self.attempt(claims, started.elapsed()).await?;
+                self.attempt(claims, started).await?;
             }
         }
         Ok(())
@@ -105,10 +108,16 @@ impl Slot {
         Ok(())
     }
 
-    /// Runs what was claimed in one claim, which took `claiming`.
-    async fn attempt(&mut self, claims: Vec<Claim>, claiming: Duration) -> anyhow::Result<()> {
-        let claim_seconds = claiming.as_secs_f64() / claims.len() as f64;
+    /// Runs what was claimed in one claim, which began at `started` and ends now.
+    async fn attempt(&mut self, claims: Vec<Claim>, started: Instant) -> anyhow::Result<()> {
+        let each = started.elapsed().div_f64(claims.len() as f64);
+        let claim_seconds = each.as_secs_f64();
+        let mut begun = started;
         let mut queue = VecDeque::with_capacity(claims.len());
+        for Claim { job, .. } in &claims {
+            self.track(*job).span(ProfiledWork::Claim, begun, each);
+            begun += each;
+        }
         for Claim { fence, job, work } in claims {
             let lease = self.leases.hold(fence);
             // The worker may have begun to stop between the claim and the hold.
@@ -116,7 +125,7 @@ impl Slot {
                 lease.stop();
             }
             match work {
-                Work::Plan(plan) => self.plan(plan, &lease).await?,
+                Work::Plan(plan) => self.plan(plan, &lease, self.track(job)).await?,
                 Work::Shard(shard) => queue.push_back(Queued { lease, job, shard }),
             }
         }
@@ -136,12 +145,17 @@ impl Slot {
         Ok(())
     }
 
+    /// What this device does for a job.
+    fn track(&self, job: JobId) -> Track {
+        self.profiler.of(job, Some(&self.name))
+    }
+
     fn can_compute(&self) -> bool {
         !self.is_hung && !self.device.is_dead()
     }
 
-    async fn plan(&self, claim: PlanClaim, lease: &Lease) -> Result<(), StoreError> {
-        let planned = self.run_plan(claim, lease).await;
+    async fn plan(&self, claim: PlanClaim, lease: &Lease, track: Track) -> Result<(), StoreError> {
+        let planned = self.run_plan(claim, lease, track).await;
         if let Err(interrupted) = planned {
             self.ledger.give_up(lease.fence(), interrupted).await?;
         }
@@ -149,11 +163,20 @@ impl Slot {
         Ok(())
     }
 
-    async fn run_plan(&self, claim: PlanClaim, lease: &Lease) -> Result<(), Interrupted> {
+    async fn run_plan(
+        &self,
+        claim: PlanClaim,
+        lease: &Lease,
+        track: Track,
+    ) -> Result<(), Interrupted> {
         let host = self.resources.host().clone();
+        let planning_track = track.clone();
         let planning = async {
+            let started = Instant::now();
             let fetched = self.fetch(&claim, lease.fence()).await?;
-            tokio::task::spawn_blocking(move || plan_job(&host, &claim, &fetched))
+            planning_track.until_now(ProfiledWork::Open, started);
+            let plan = move || plan_job(&host, &claim, &fetched, &planning_track);
+            tokio::task::spawn_blocking(plan)
                 .await
                 .map_err(|error| Failure::error(ErrorCode::Internal, error.to_string()))?
         };
@@ -162,7 +185,10 @@ impl Slot {
             // Planning leaves nothing behind but caches, so it can be left in the middle.
             () = lease.stopped() => return Err(Interrupted::before(Failure::Stopped)),
         };
-        self.commit_plan(lease.fence(), &plan).await
+        let started = Instant::now();
+        let committed = self.commit_plan(lease.fence(), &plan).await;
+        track.until_now(ProfiledWork::Plan, started);
+        committed
     }
 
     /// Fetches what the job names of a hub, and tells the ledger how far it is.
@@ -213,7 +239,11 @@ impl Slot {
     ) -> Result<(), StoreError> {
         let (index, flops) = (shard.index, shard.flops);
         tracing::debug!(%job, shard = index, fence = lease.fence(), "claimed");
-        let result = match self.open(job, &lease).await {
+        let track = self.track(job);
+        let started = Instant::now();
+        let opened = self.open(job, &lease).await;
+        track.until_now(ProfiledWork::Open, started);
+        let result = match opened {
             Ok(resources) => {
                 self.expect(&resources, &lease, flops, behind);
                 let outcome = tokio::select! {
@@ -238,6 +268,7 @@ impl Slot {
                 let done = Instant::now();
                 let computed = Computed {
                     lease,
+                    job,
                     shard: index,
                     outcome,
                     at: done,
@@ -246,6 +277,7 @@ impl Slot {
                 // worker stops, and the lease runs out.
                 let _ = self.results.send(computed).await;
                 self.handing_over = done.elapsed();
+                track.span(ProfiledWork::HandOver, done, self.handing_over);
             }
             Err(interrupted) => {
                 self.ledger.give_up(lease.fence(), interrupted).await?;

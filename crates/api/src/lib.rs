@@ -16,6 +16,7 @@ mod page;
 mod performance;
 mod plan;
 mod problem;
+mod profile;
 mod result;
 mod status;
 mod upload;
@@ -40,6 +41,7 @@ pub use performance::{
 };
 pub use plan::{PlanComparison, PlanDevice, PlanRequest, Strategy, StrategyPrediction};
 pub use problem::{FieldError, Problem};
+pub use profile::{ProfileSpan, ProfiledShard, ProfiledWork};
 pub use result::{
     DatasetResult, DocumentRow, GroupResult, JobResult, ModelFacts, TokenRow, TokenizerFacts,
 };
