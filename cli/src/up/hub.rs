@@ -7,7 +7,7 @@ use clap::builder::FalseyValueParser;
 
 /// Whether a hub is used, and where what is fetched from it is kept. Where it is and the token are
 /// in the environment, which the programs inherit: every user can read the arguments of a process.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Hub {
     /// Take models and datasets of a hub (hf://org/name@revision,
     /// hf://datasets/org/name@revision/file.jsonl) where a job names a path; HF_ENDPOINT says which

@@ -41,6 +41,7 @@ pub(super) struct Service {
     program: PathBuf,
     arguments: Vec<OsString>,
     database_url: String,
+    is_quiet: bool,
 }
 
 impl Service {
@@ -51,11 +52,18 @@ impl Service {
             program: sibling(program)?,
             arguments: Vec::new(),
             database_url: database_url.to_owned(),
+            is_quiet: false,
         })
     }
 
     pub(super) fn arguments<'a>(mut self, more: impl IntoIterator<Item = &'a OsStr>) -> Self {
         self.arguments.extend(more.into_iter().map(OsStr::to_owned));
+        self
+    }
+
+    /// Whether it logs no more than warnings, unless `RUST_LOG` says otherwise.
+    pub(super) fn quiet(mut self, is_quiet: bool) -> Self {
+        self.is_quiet = is_quiet;
         self
     }
 
@@ -70,6 +78,9 @@ impl Service {
         command
             .args(&self.arguments)
             .env("DATABASE_URL", &self.database_url);
+        if self.is_quiet && std::env::var_os("RUST_LOG").is_none() {
+            command.env("RUST_LOG", "warn");
+        }
         // The stdout of `assay up` has one line, for the program that started it.
         let log = io::stderr().as_fd().try_clone_to_owned()?;
         command.stdin(Stdio::null()).stdout(log);
