@@ -44,12 +44,7 @@ impl ServerArgs {
     /// # Errors
     /// See [`http`].
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
-        Ok(Client {
-            http: http()?,
-            base: self.server.trim_end_matches('/').to_owned(),
-            limit: REQUEST_LIMIT,
-            notice: Arc::new(|text| eprintln!("assay: {text}")),
-        })
+        Client::of(&self.server)
     }
 }
 
@@ -156,6 +151,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// A client of the server at a URL. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// See [`http`].
+    pub(crate) fn of(server: &str) -> Result<Self, ClientError> {
+        Ok(Self {
+            http: http()?,
+            base: server.trim_end_matches('/').to_owned(),
+            limit: REQUEST_LIMIT,
+            notice: Arc::new(|text| eprintln!("assay: {text}")),
+        })
+    }
+
     /// A client that says what goes on through `notice` instead of on stderr.
     pub(crate) fn with_notice(&self, notice: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {

@@ -20,7 +20,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
        a checkpoint, a dataset or a file cannot be used
   2    wrong usage
   3    the server cannot be reached or refused the request
-  130  interrupted while it waited for a job, which goes on";
+  130  interrupted; with --wait the job goes on";
 
 /// What a command ends with.
 pub(crate) type Outcome = Result<ExitCode, Failure>;

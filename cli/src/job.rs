@@ -72,7 +72,7 @@ pub(crate) struct JobArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum DtypeArg {
+pub(crate) enum DtypeArg {
     /// As the checkpoint: bfloat16 for bfloat16, float32 for all others
     Auto,
     Float32,

@@ -19,6 +19,7 @@ mod numbers;
 mod output;
 mod plan;
 mod precision;
+mod profile;
 mod report;
 mod results;
 mod speed;
@@ -56,6 +57,7 @@ enum Command {
     Archive(archive::Archive),
     Cancel(cancel::Cancel),
     Inspect(inspect::Inspect),
+    Profile(Box<profile::Profile>),
     Datasets(datasets::Datasets),
     Completions(completions::Completions),
 }
@@ -75,6 +77,7 @@ async fn main() -> ExitCode {
         Command::Archive(archive) => archive::run(&archive).await,
         Command::Cancel(cancel) => cancel::run(&cancel).await,
         Command::Inspect(inspect) => inspect::run(&inspect).await,
+        Command::Profile(profile) => profile::run(&profile).await,
         Command::Datasets(datasets) => datasets::run(&datasets).await,
         Command::Completions(completions) => return completions::run(&completions),
     };

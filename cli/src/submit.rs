@@ -126,7 +126,8 @@ fn interrupted(jobs: &[JobId]) -> String {
     }
 }
 
-async fn post(
+/// Posts a job under an idempotency key.
+pub(crate) async fn post(
     client: &Client,
     request: &JobRequest,
     key: &str,

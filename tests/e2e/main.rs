@@ -24,6 +24,7 @@ mod long_job;
 mod moby_dick;
 mod numerics;
 mod parity;
+mod profile;
 mod random;
 mod reference;
 mod reuse;

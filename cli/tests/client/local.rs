@@ -115,6 +115,7 @@ async fn help_tells_the_exit_codes() {
         "archive",
         "cancel",
         "inspect",
+        "profile",
         "datasets",
     ] {
         let output = run(&[command, "--help"], NOBODY).await;
