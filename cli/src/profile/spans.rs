@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The stages, in the order of the report, with what they are. The first eight are those of the
 /// decoder.
 pub(super) const STAGES: [(&str, &str); 16] = [
-    ("products", "matrix products of the blocks"),
+    ("products", "products of the blocks"),
     ("attention", "attention"),
     ("norm", "norms"),
     ("rotary", "rotary embedding"),
