@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use assay_api::{DatasetRef, FieldError, Problem, Upload};
-use assay_checkpoint::DigestCache;
+use assay_checkpoint::{DigestCache, Tokenizers};
 use assay_data::Root;
 use assay_hub::Hub;
 use assay_store::{Store, StoreError};
@@ -42,6 +42,8 @@ pub(crate) struct AppState {
     pub(crate) upload_limit: u64,
     /// Digests of files, remembered.
     pub(crate) digests: DigestCache,
+    /// Tokenizers that are built already.
+    pub(crate) tokenizers: Tokenizers,
     /// Where files are made that are sent and forgotten.
     pub(crate) scratch: PathBuf,
     /// Runs what takes long.
@@ -86,6 +88,7 @@ impl AppState {
             data: self.data.clone(),
             uploads: self.files.uploads().clone(),
             uploaded: self.uploaded(named.datasets).await?,
+            tokenizers: self.tokenizers.clone(),
             remote: remote::resolve(self.hub.as_ref(), named).await,
         })
     }

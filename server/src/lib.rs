@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use assay_checkpoint::DigestCache;
+use assay_checkpoint::{DigestCache, Tokenizers};
 use assay_data::Root;
 use assay_hub::{Hub, Settings};
 use tokio::net::TcpListener;
@@ -157,6 +157,7 @@ async fn serve(
         files: files.clone(),
         upload_limit: config.upload_limit,
         digests: DigestCache::new(&config.state_dir.join(DIGESTS)),
+        tokenizers: Tokenizers::default(),
         scratch: config.state_dir.clone(),
         heavy: Heavy::default(),
         openapi: openapi_json().into(),

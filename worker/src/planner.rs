@@ -31,7 +31,7 @@ pub(crate) fn plan_job(
 ) -> Result<NewPlan, Failure> {
     let opened = track.time(ProfiledWork::Open, || {
         let (checkpoint, digest) = host.checkpoint(&claim.model, fetched)?;
-        let reader = Reader::of(&checkpoint, claim.rows.iter().map(|(source, _)| source))?;
+        let reader = host.reader(&checkpoint, claim.rows.iter().map(|(source, _)| source))?;
         Ok::<_, Failure>((checkpoint, digest, reader))
     });
     let (checkpoint, digest, reader) = opened?;

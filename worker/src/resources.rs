@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use assay_api::{DatasetFormat, DatasetRef, Dtype, ErrorCode, JobId, Method, ModelRef, Numerics};
-use assay_checkpoint::{ChatTemplate, Checkpoint, DigestCache, TextTokenizer};
+use assay_checkpoint::{ChatTemplate, Checkpoint, DigestCache, TextTokenizer, Tokenizers};
 use assay_data::{Fetched, Reading, Root, Source, TokenStore, Uploads, tokenize};
 use assay_hub::{Hub, Settings};
 use assay_scoring::ClusterLayout;
@@ -33,6 +33,7 @@ pub(crate) struct Host {
     /// The token cache.
     tokens: PathBuf,
     digests: Arc<DigestCache>,
+    tokenizers: Tokenizers,
 }
 
 impl Host {
@@ -61,6 +62,7 @@ impl Host {
             uploads: Uploads::open(&config.state_dir.join("uploads")).context("--state-dir")?,
             tokens: make("tokens")?,
             digests: Arc::new(DigestCache::new(&make("digests")?)),
+            tokenizers: Tokenizers::default(),
         })
     }
 
@@ -101,6 +103,26 @@ impl Host {
         let checkpoint = Checkpoint::open_with(&path, adapter.as_deref())?;
         let digest = checkpoint.digest(&self.digests)?;
         Ok((checkpoint, digest))
+    }
+
+    /// What reads these datasets for a checkpoint.
+    ///
+    /// # Errors
+    /// The tokenizer or the template cannot be used.
+    pub(crate) fn reader<'a>(
+        &self,
+        checkpoint: &Checkpoint,
+        mut datasets: impl Iterator<Item = &'a DatasetRef>,
+    ) -> Result<Reader, Failure> {
+        let is_chat = datasets.any(|dataset| dataset.format() == DatasetFormat::Chat);
+        Ok(Reader {
+            tokenizer: self.tokenizers.of(checkpoint)?,
+            chat: if is_chat {
+                checkpoint.chat_template()?
+            } else {
+                None
+            },
+        })
     }
 
     /// The tokens of a dataset under a method, from the cache or made now.
@@ -144,27 +166,6 @@ pub(crate) struct Reader {
     pub(crate) tokenizer: TextTokenizer,
     /// The chat template, if a dataset is a chat.
     pub(crate) chat: Option<ChatTemplate>,
-}
-
-impl Reader {
-    /// The reader of these datasets.
-    ///
-    /// # Errors
-    /// The tokenizer or the template cannot be used.
-    pub(crate) fn of<'a>(
-        checkpoint: &Checkpoint,
-        mut datasets: impl Iterator<Item = &'a DatasetRef>,
-    ) -> Result<Self, Failure> {
-        let is_chat = datasets.any(|dataset| dataset.format() == DatasetFormat::Chat);
-        Ok(Self {
-            tokenizer: checkpoint.tokenizer()?,
-            chat: if is_chat {
-                checkpoint.chat_template()?
-            } else {
-                None
-            },
-        })
-    }
 }
 
 /// A planned job, opened on this host and found to be the one that was planned.
@@ -218,7 +219,7 @@ impl JobResources {
             return Err(Failure::error(ErrorCode::CheckpointDiffers, detail).of_field("model"));
         }
         let sources = context.datasets.iter().map(|dataset| &dataset.source);
-        let reader = Reader::of(&checkpoint, sources)?;
+        let reader = host.reader(&checkpoint, sources)?;
         let rows = context
             .datasets
             .into_iter()

@@ -12,7 +12,10 @@ use crate::gguf::{self, Gguf};
 use crate::tensor::{Tensors, WeightFile};
 use crate::tokenizer::TextTokenizer;
 use crate::weight::Bound;
-use crate::{Architecture, ChatTemplate, CheckpointError, DigestCache, Slot, Weight, hf_tokenizer};
+use crate::{
+    Architecture, ChatTemplate, CheckpointError, DigestCache, Slot, Tokenizers, Weight,
+    hf_tokenizer,
+};
 
 /// A checkpoint whose headers are read and checked, with its weights mapped.
 #[derive(Debug)]
@@ -186,18 +189,13 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The tokenizer that comes with the checkpoint.
+    /// The tokenizer that comes with the checkpoint, built anew; [`Tokenizers::of`] keeps it.
     ///
     /// # Errors
     /// It is missing, damaged, of a kind that is not supported, or has more ids than the
     /// embedding has rows.
     pub fn tokenizer(&self) -> Result<TextTokenizer, CheckpointError> {
-        let tokenizer = match &self.source {
-            Source::Directory(directory, _) => hf_tokenizer::load(directory)?,
-            Source::Gguf(gguf) => gguf.tokenizer(&self.files.files[0])?,
-        };
-        tokenizer.check_fits(self.architecture.vocab_size)?;
-        Ok(tokenizer)
+        Tokenizers::default().of(self)
     }
 
     /// The chat template that comes with the checkpoint, if one does.

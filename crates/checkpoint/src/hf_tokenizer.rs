@@ -1,5 +1,6 @@
 //! tokenizer.json, or tokenizer.model, and the files beside it.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
@@ -15,6 +16,8 @@ use crate::{ChatTemplate, CheckpointError, sentencepiece};
 const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
+/// The files of [`SpecialNames`].
+const SPECIAL_NAMES: [&str; 2] = [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP];
 
 /// The special tokens that a chat template may write.
 const VARIABLES: [&str; 7] = [
@@ -32,7 +35,7 @@ const CHAT_TEMPLATE: &str = "chat_template.jinja";
 pub(crate) fn chat_template(
     directory: &Directory,
 ) -> Result<Option<ChatTemplate>, CheckpointError> {
-    let names = SpecialNames::read(directory)?;
+    let names = TokenizerFiles::of(directory, &SPECIAL_NAMES)?.special_names()?;
     let variables: Variables = VARIABLES
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), Value::from(names.text(name)?))))
@@ -51,22 +54,99 @@ pub(crate) fn chat_template(
         .transpose()
 }
 
+/// The files of a Hugging Face directory that decide its tokenizer, as they were read.
+pub(crate) struct TokenizerFiles<'a> {
+    directory: &'a Directory,
+    files: BTreeMap<&'static str, Vec<u8>>,
+}
+
+impl<'a> TokenizerFiles<'a> {
+    /// Reads all of them.
+    pub(crate) fn read(directory: &'a Directory) -> Result<Self, CheckpointError> {
+        let mut files = Self::of(directory, &SPECIAL_NAMES)?;
+        files.add(&[TOKENIZER])?;
+        if files.get(TOKENIZER).is_none() {
+            files.add(&sentencepiece::FILES)?;
+        }
+        Ok(files)
+    }
+
+    /// Reads those of these names that there are.
+    fn of(directory: &'a Directory, names: &[&'static str]) -> Result<Self, CheckpointError> {
+        let files = BTreeMap::new();
+        let mut read = Self { directory, files };
+        read.add(names)?;
+        Ok(read)
+    }
+
+    fn add(&mut self, names: &[&'static str]) -> Result<(), CheckpointError> {
+        for name in names {
+            if let Some(bytes) = self.directory.read(name)? {
+                self.files.insert(name, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a file, or nothing if there is none of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
+        self.files.get(name).map(Vec::as_slice)
+    }
+
+    /// What a file is called in errors.
+    pub(crate) fn label_of(&self, name: &str) -> String {
+        self.directory.label(name)
+    }
+
+    /// What the file that has the tokens is called in errors.
+    pub(crate) fn label(&self) -> String {
+        let has_model = |name: &&str| self.files.contains_key(*name);
+        let name = [TOKENIZER, sentencepiece::MODEL]
+            .into_iter()
+            .find(has_model);
+        self.label_of(name.unwrap_or(TOKENIZER))
+    }
+
+    /// SHA-256 over the names and the bytes of all.
+    pub(crate) fn digest(&self) -> String {
+        sha256(|hasher| {
+            for (name, bytes) in &self.files {
+                hasher.update(format!("{name} {}\n", bytes.len()));
+                hasher.update(bytes);
+            }
+        })
+    }
+
+    fn special_names(&self) -> Result<SpecialNames, CheckpointError> {
+        let [config, map] = SPECIAL_NAMES.map(|name| self.object(name));
+        Ok(SpecialNames([config?, map?]))
+    }
+
+    /// A JSON file; null where there is none.
+    fn object(&self, name: &str) -> Result<Value, CheckpointError> {
+        let parsed = self.get(name).map(serde_json::from_slice).transpose();
+        parsed.map(Option::unwrap_or_default).map_err(|error| {
+            CheckpointError::damaged(&self.label_of(name), format!("it is not JSON ({error})"))
+        })
+    }
+}
+
 /// The tokenizer of a Hugging Face directory.
-pub(crate) fn load(directory: &Directory) -> Result<TextTokenizer, CheckpointError> {
-    let label = directory.label(TOKENIZER);
-    let names = SpecialNames::read(directory)?;
-    let Some(bytes) = directory.read(TOKENIZER)? else {
-        if let Some(model) = directory.read(sentencepiece::MODEL)? {
-            return sentencepiece::load(directory, &model, &names);
+pub(crate) fn load(files: &TokenizerFiles) -> Result<TextTokenizer, CheckpointError> {
+    let label = files.label();
+    let names = files.special_names()?;
+    let Some(bytes) = files.get(TOKENIZER) else {
+        if let Some(model) = files.get(sentencepiece::MODEL) {
+            return sentencepiece::load(files, model, &names);
         }
         let detail = format!(
             "it has neither {TOKENIZER} nor {}; load the tokenizer with AutoTokenizer and save it \
              with save_pretrained, which writes {TOKENIZER}",
             sentencepiece::MODEL
         );
-        return Err(CheckpointError::tokenizer(&directory.name, detail));
+        return Err(CheckpointError::tokenizer(&files.directory.name, detail));
     };
-    let inner = parse(&label, &bytes)?;
+    let inner = parse(&label, bytes)?;
     let find = |field: &str| {
         let text = names.text(field);
         text.map(|text| {
@@ -82,7 +162,7 @@ pub(crate) fn load(directory: &Directory) -> Result<TextTokenizer, CheckpointErr
         eos: find("eos_token")?,
     };
     let digest = sha256(|hasher| {
-        hasher.update(&bytes);
+        hasher.update(bytes);
         hasher.update(format!("\nbos {:?} eos {:?}", special.bos, special.eos));
     });
     TextTokenizer::new(&label, inner, &digest, special)
@@ -106,11 +186,6 @@ fn parse(label: &str, bytes: &[u8]) -> Result<Tokenizer, CheckpointError> {
 pub(crate) struct SpecialNames([Value; 2]);
 
 impl SpecialNames {
-    fn read(directory: &Directory) -> Result<Self, CheckpointError> {
-        let config = read_object(directory, TOKENIZER_CONFIG)?;
-        Ok(Self([config, read_object(directory, SPECIAL_TOKENS_MAP)?]))
-    }
-
     /// tokenizer_config.json; null where there is none.
     pub(crate) fn config(&self) -> &Value {
         &self.0[0]
@@ -121,15 +196,6 @@ impl SpecialNames {
         self.0
             .iter()
             .find_map(|object| token_text(object.get(field)?))
-    }
-}
-
-fn read_object(directory: &Directory, file: &str) -> Result<Value, CheckpointError> {
-    match directory.read(file)? {
-        None => Ok(Value::Null),
-        Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-            CheckpointError::damaged(&directory.label(file), format!("it is not JSON ({error})"))
-        }),
     }
 }
 

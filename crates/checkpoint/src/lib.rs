@@ -23,6 +23,7 @@ mod sentencepiece;
 mod slot;
 mod tensor;
 mod tokenizer;
+mod tokenizers;
 mod weight;
 
 pub use adapter::LowRank;
@@ -43,4 +44,5 @@ pub use rope::{Rope, RopeScaling};
 pub use slot::{Param, Place, Slot};
 pub use tensor::WeightDtype;
 pub use tokenizer::{TextTokenizer, TokenBytes};
+pub use tokenizers::Tokenizers;
 pub use weight::Weight;

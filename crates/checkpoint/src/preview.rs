@@ -7,14 +7,16 @@ use assay_api::Dtype;
 use crate::config::Configuration;
 use crate::directory::{self, Directory};
 use crate::tensor::WeightDtype;
-use crate::{Architecture, ChatTemplate, CheckpointError, TextTokenizer, adapter, hf_tokenizer};
+use crate::{
+    Architecture, ChatTemplate, CheckpointError, TextTokenizer, Tokenizers, adapter, hf_tokenizer,
+};
 
 /// What config.json and the tokenizer of a Hugging Face directory say, before its weights are
 /// there. Whether they fit, [`Checkpoint::open`](crate::Checkpoint::open) finds out later.
 #[derive(Debug)]
 pub struct Preview {
-    directory: Directory,
-    architecture: Architecture,
+    pub(crate) directory: Directory,
+    pub(crate) architecture: Architecture,
     default_dtype: Option<Dtype>,
 }
 
@@ -64,14 +66,12 @@ impl Preview {
             .sum()
     }
 
-    /// The tokenizer that comes with the checkpoint.
+    /// The tokenizer that comes with the checkpoint, built anew; [`Tokenizers::of_preview`] keeps it.
     ///
     /// # Errors
     /// As for [`Checkpoint::tokenizer`](crate::Checkpoint::tokenizer).
     pub fn tokenizer(&self) -> Result<TextTokenizer, CheckpointError> {
-        let tokenizer = hf_tokenizer::load(&self.directory)?;
-        tokenizer.check_fits(self.architecture.vocab_size)?;
-        Ok(tokenizer)
+        Tokenizers::default().of_preview(self)
     }
 
     /// The chat template that comes with the checkpoint, if one does.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{Encoding, ModelWrapper, PostProcessorWrapper, Tokenizer};
@@ -17,7 +18,8 @@ pub type TokenBytes = (u32, Range<usize>);
 pub struct TextTokenizer {
     /// The file it came from, in errors.
     file: String,
-    inner: Tokenizer,
+    /// Shared by clones.
+    inner: Arc<Tokenizer>,
     digest: String,
     special: SpecialTokens,
     adds_bos: bool,
@@ -70,12 +72,20 @@ impl TextTokenizer {
         inner.with_post_processor(None::<PostProcessorWrapper>);
         Ok(Self {
             file: file.to_owned(),
-            inner,
+            inner: Arc::new(inner),
             digest: format!("sha256:{digest}"),
             special,
             adds_bos,
             largest,
         })
+    }
+
+    /// The same tokenizer from another file.
+    pub(crate) fn named(self, file: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            ..self
+        }
     }
 
     pub(crate) fn check_fits(&self, rows: usize) -> Result<(), CheckpointError> {

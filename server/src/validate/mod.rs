@@ -13,7 +13,7 @@ use assay_api::{
     DatasetFormat, DatasetInspectionRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode,
     JobRequest, Method, ModelRef, OneOrMany, Upload,
 };
-use assay_checkpoint::{ChatTemplate, TextTokenizer};
+use assay_checkpoint::{ChatTemplate, TextTokenizer, Tokenizers};
 use assay_data::{PathError, Root, Uploads};
 
 pub(crate) use self::datasets::MAX_DATASETS;
@@ -37,6 +37,8 @@ pub(crate) struct Grounds {
     pub(crate) uploads: Uploads,
     /// The uploads that the request names, as far as there are such.
     pub(crate) uploaded: HashMap<String, Upload>,
+    /// Tokenizers that are built already.
+    pub(crate) tokenizers: Tokenizers,
     /// What references of the request to a hub were found to be.
     pub(crate) remote: Remote,
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use assay_api::{Dtype, ErrorCode, FileSize, ModelInspection, ModelRef};
 use assay_checkpoint::{
-    Architecture, ChatTemplate, Checkpoint, CheckpointError, Preview, TextTokenizer, inspect,
-    inspect_preview,
+    Architecture, ChatTemplate, Checkpoint, CheckpointError, Preview, TextTokenizer, Tokenizers,
+    inspect, inspect_preview,
 };
 
 use super::{Grounds, path_code};
@@ -37,10 +37,10 @@ impl Model {
         }
     }
 
-    fn tokenizer(&self) -> Result<TextTokenizer, CheckpointError> {
+    fn tokenizer(&self, kept: &Tokenizers) -> Result<TextTokenizer, CheckpointError> {
         match self {
-            Self::Whole(checkpoint) => checkpoint.tokenizer(),
-            Self::Preview(preview) => preview.tokenizer(),
+            Self::Whole(checkpoint) => kept.of(checkpoint),
+            Self::Preview(preview) => kept.of_preview(preview),
         }
     }
 
@@ -112,7 +112,7 @@ pub(crate) fn open(
         faults.add(error.code(), field, error.to_string());
     };
     let base = open_base(remote, &model.path, &found);
-    let base = base.and_then(|base| Ok((base.tokenizer()?, base)));
+    let base = base.and_then(|base| Ok((base.tokenizer(&grounds.tokenizers)?, base)));
     let (tokenizer, base) = base.map_err(|error| refuse(field, &error)).ok()?;
     let added = match (adapter, &model.adapter) {
         (Some(adapter), Some(name)) => add(remote, base, &adapter, name),

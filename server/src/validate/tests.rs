@@ -36,6 +36,7 @@ impl Fixture {
             data: Root::open(&roots.data()).unwrap(),
             uploads,
             uploaded: HashMap::from([(upload.name.clone(), upload)]),
+            tokenizers: Tokenizers::default(),
             remote: Remote::default(),
         };
         Self { roots, grounds }

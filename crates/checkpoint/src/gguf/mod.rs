@@ -50,9 +50,16 @@ pub fn gguf_pre_tokenizers() -> impl Iterator<Item = &'static [&'static str]> {
 #[derive(Debug)]
 pub(crate) struct Gguf {
     metadata: BTreeMap<String, Value>,
+    /// Where the tensors' bytes begin, beyond the end if there are none.
+    data: usize,
 }
 
 impl Gguf {
+    /// The bytes that everything but the weights is read of.
+    pub(crate) fn header<'a>(&self, file: &'a WeightFile) -> &'a [u8] {
+        file.map.get(..self.data).unwrap_or(&file.map)
+    }
+
     pub(crate) fn tokenizer(&self, file: &WeightFile) -> Result<TextTokenizer, CheckpointError> {
         tokenizer::build(&self.keys(file))
     }
@@ -109,7 +116,7 @@ pub(crate) fn open(path: &Path, name: String) -> Result<Checkpoint, CheckpointEr
     let weights = stored.bind(&name, &architecture, names)?;
     Ok(Checkpoint {
         name,
-        source: Source::Gguf(Gguf { metadata }),
+        source: Source::Gguf(Gguf { metadata, data }),
         architecture,
         default_dtype: Dtype::Float32,
         warnings,

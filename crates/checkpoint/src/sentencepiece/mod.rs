@@ -12,21 +12,22 @@ use tokenizers::AddedToken;
 use self::build::{Options, Prefix};
 use crate::CheckpointError;
 use crate::digest::sha256;
-use crate::directory::Directory;
-use crate::hf_tokenizer::{SpecialNames, TOKENIZER_CONFIG};
+use crate::hf_tokenizer::{SpecialNames, TOKENIZER_CONFIG, TokenizerFiles};
 use crate::tokenizer::{SpecialTokens, TextTokenizer};
 
 pub(crate) const MODEL: &str = "tokenizer.model";
 /// Tokens beside those of the model, where tokenizer_config.json does not have them.
 const ADDED_TOKENS: &str = "added_tokens.json";
+/// The files that are read where there is no tokenizer.json.
+pub(crate) const FILES: [&str; 2] = [MODEL, ADDED_TOKENS];
 
-/// The tokenizer of a directory that has `bytes` as its tokenizer.model.
+/// The tokenizer of a directory that has `bytes` as its tokenizer.model, from its files.
 pub(crate) fn load(
-    directory: &Directory,
+    files: &TokenizerFiles,
     bytes: &[u8],
     names: &SpecialNames,
 ) -> Result<TextTokenizer, CheckpointError> {
-    let label = directory.label(MODEL);
+    let label = files.label_of(MODEL);
     let model = proto::read(bytes).ok_or_else(|| {
         CheckpointError::tokenizer(
             &label,
@@ -36,7 +37,7 @@ pub(crate) fn load(
     })?;
     build::check(&label, &model)?;
     let options = options(names);
-    let added = added_tokens(directory, names)?;
+    let added = added_tokens(files, names)?;
     let mut inner = build::tokenizer(&label, &model, options)?;
     build::add_tokens(&label, &mut inner, &model, &added)?;
 
@@ -85,10 +86,10 @@ fn options(names: &SpecialNames) -> Options {
 
 /// The added tokens by id.
 fn added_tokens(
-    directory: &Directory,
+    files: &TokenizerFiles,
     names: &SpecialNames,
 ) -> Result<BTreeMap<u32, AddedToken>, CheckpointError> {
-    let config = directory.label(TOKENIZER_CONFIG);
+    let config = files.label_of(TOKENIZER_CONFIG);
     let described = names.config().get("added_tokens_decoder");
     if let Some(described) = described.and_then(Value::as_object) {
         return described
@@ -102,12 +103,12 @@ fn added_tokens(
             })
             .collect();
     }
-    let Some(bytes) = directory.read(ADDED_TOKENS)? else {
+    let Some(bytes) = files.get(ADDED_TOKENS) else {
         return Ok(BTreeMap::new());
     };
-    let ids: HashMap<String, u32> = serde_json::from_slice(&bytes).map_err(|error| {
+    let ids: HashMap<String, u32> = serde_json::from_slice(bytes).map_err(|error| {
         let detail = format!("it does not give tokens their ids ({error})");
-        CheckpointError::damaged(&directory.label(ADDED_TOKENS), detail)
+        CheckpointError::damaged(&files.label_of(ADDED_TOKENS), detail)
     })?;
     Ok(ids
         .into_iter()

@@ -17,3 +17,4 @@ mod preview;
 mod refused;
 mod sandbox;
 mod sentencepiece;
+mod tokenizers;
