@@ -294,7 +294,7 @@ impl Store {
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
         let rows: Vec<DatasetRow> = sqlx::query_as(
             "select job_id, name, method,
-                    case when method_index = 0 then source - 'documents' end as source,
+                    case when method_index = 0 then shown_source end as source,
                     reused_from is not null as reused, planned_tokens, scored_tokens, shards,
                     shards_left
              from datasets where job_id = any($1) order by job_id, index",
