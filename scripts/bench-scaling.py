@@ -6,119 +6,41 @@ changes on the machine meanwhile meets all three. Needs nothing but Python.
 """
 
 import argparse
-import json
 import os
 import platform
-import signal
 import statistics
-import subprocess
 import sys
-import time
-import urllib.request
 from datetime import datetime, timezone
 from pathlib import Path
 
-MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
-TEXT = "moby-dick.txt"
+from service import MODEL, TEXT, Meanwhile, Service, check_others, demo_job, machine
+
 # Devices of each worker process.
 LAYOUTS = {"one device": ["cpu:0"], "two devices": ["cpu:0,cpu:1"], "two processes": ["cpu:0", "cpu:1"]}
 WANTED = 0.95
 LEAST = 0.90
 MOST_COMMUNICATION = 0.01
-# Cores that something else may use; a machine that does other things has no scaling to show.
-MOST_OTHERS = 0.2
 # Bytes of the text in the job that is thrown away: some windows for each device.
 WARM_BYTES = 40_000
-# Seconds that a job or a start may take.
-LIMIT = 1800
 
 
-class Service:
-    """`assay up` without workers, on a database of its own."""
-
-    def __init__(self, programs, models, data, work):
-        self.text = (data / TEXT).read_bytes()
-        self.programs, self.log = programs, (work / "assay.log").open("a")
-        self.roots = ["--model-root", models, "--data-root", data, "--state-dir", work / "state"]
-        command = [programs / "assay", "up", "--listen", "127.0.0.1:0", "--workers", "0", *self.roots]
-        self.up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        line = self.up.stdout.readline()
-        if not line.startswith("listening on "):
-            raise SystemExit(f"the service did not start; its log is {self.log.name}")
-        self.url = line.removeprefix("listening on ").strip()
-        # Workers of the benchmark's own use the database that `assay up` started.
-        environment = Path(f"/proc/{self.child('assay-server')}/environ").read_bytes().split(b"\0")
-        variables = dict(entry.split(b"=", 1) for entry in environment if b"=" in entry)
-        self.database = variables[b"DATABASE_URL"].decode()
-
-    def child(self, name):
-        pids = Path(f"/proc/{self.up.pid}/task").glob("*/children")
-        for pid in " ".join(path.read_text() for path in pids).split():
-            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
-                return int(pid)
-        raise SystemExit(f"{name} does not run; the log of the service is {self.log.name}")
-
-    def call(self, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
-
-    def run(self, length):
-        """Runs a job of the first bytes of the text (all: None) and answers its results."""
-        dataset = {"documents": [self.text[:length].decode(errors="ignore")], "name": TEXT}
-        body = {"model": MODEL, "datasets": [dataset], "reuse": False, "baseline": "skip"}
-        job = self.call("/jobs", body)["id"]
-        end = time.monotonic() + LIMIT
-        while (state := self.call(f"/jobs/{job}")["state"]) in ("queued", "planning", "running"):
-            if time.monotonic() > end:
-                raise SystemExit(f"job {job} has not ended after {LIMIT} s")
-            time.sleep(0.25)
-        if state != "succeeded":
-            raise SystemExit(f"job {job}: {self.call(f'/jobs/{job}')['error']}")
-        return self.call(f"/jobs/{job}/results")
-
-    def worker(self, devices):
-        command = [self.programs / "assay-worker", "run", "--devices", devices, *self.roots]
-        environment = {**os.environ, "DATABASE_URL": self.database}
-        return subprocess.Popen(command, stderr=self.log, env=environment)
-
-    def stop(self):
-        self.up.send_signal(signal.SIGTERM)
-        self.up.wait(LIMIT)
+def score(service, text, length):
+    """Scores the first bytes of the text (all: None) and answers the results."""
+    return service.run(**demo_job(text[:length]))[1]
 
 
-def ticks():
-    """Busy and stolen ticks of all cores so far."""
-    user, nice, system, _idle, _wait, irq, softirq, steal = map(
-        int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-    )
-    return user + nice + system + irq + softirq, steal
-
-
-def ticks_of(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def measure(service, layout, length):
+def measure(service, layout, text, length):
     """One job on fresh workers that have loaded the model."""
     workers = [service.worker(devices) for devices in LAYOUTS[layout]]
     devices = sum(len(names.split(",")) for names in LAYOUTS[layout])
     try:
-        while len(service.run(WARM_BYTES)["performance"]["devices"]) < devices:
+        while len(score(service, text, WARM_BYTES)["performance"]["devices"]) < devices:
             pass
-        before, own = ticks(), sum(ticks_of(worker.pid) for worker in workers)
-        started = time.monotonic()
-        result = service.run(length)
-        elapsed = (time.monotonic() - started) * os.sysconf("SC_CLK_TCK")
-        after, own = ticks(), sum(ticks_of(worker.pid) for worker in workers) - own
+        meanwhile = Meanwhile()
+        result = score(service, text, length)
+        others, stolen = meanwhile.cores()
     finally:
-        for worker in workers:
-            worker.send_signal(signal.SIGTERM)
-        codes = [worker.wait(LIMIT) for worker in workers]
-    if any(codes):
-        raise SystemExit(f"workers ended with {codes}; the log is {service.log.name}")
+        service.retire(workers)
     performance = result["performance"]
     if len(performance["devices"]) != devices:
         raise SystemExit(f"{layout}: not all devices took part: {performance['devices']}")
@@ -130,9 +52,8 @@ def measure(service, layout, length):
         "communication": performance["communication_share"],
         "repeated": performance["computed_tokens"] / performance["counted_tokens"] - 1,
         "spread": performance["worker_seconds"],
-        # Cores that others used, and that the hypervisor took away.
-        "others": (after[0] - before[0] - own) / elapsed,
-        "stolen": (after[1] - before[1]) / elapsed,
+        "others": others,
+        "stolen": stolen,
         "nll": result["datasets"][0]["nll_exact"],
         "tokens": performance["counted_tokens"],
         "seconds": performance["seconds"],
@@ -147,15 +68,6 @@ def compared(pair, layout):
     efficiency = two["rate"] / (2 * one["rate"])
     slower = two["device_rate"] / one["device_rate"]
     return efficiency, slower, efficiency / slower
-
-
-def machine():
-    info = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    system = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
-    virtual = "virtual machine" if any("hypervisor" in line for line in info) else "no hypervisor"
-    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, {virtual}; {system}, kernel {platform.release()}"
 
 
 def report(pairs, commit, command, load):
@@ -236,6 +148,7 @@ def main():
     if os.cpu_count() < 2:
         raise SystemExit("two devices need two cores")
     load = os.getloadavg()[0]
+    text = (options.data / TEXT).read_bytes()
 
     service = Service(options.programs, options.models, options.data, options.work)
     pairs = []
@@ -245,7 +158,7 @@ def main():
             # In turns also within a pair.
             order = list(LAYOUTS) if number % 2 == 0 else list(LAYOUTS)[::-1]
             for layout in order:
-                pair[layout] = run = measure(service, layout, options.bytes)
+                pair[layout] = run = measure(service, layout, text, options.bytes)
                 print(
                     f"pair {number + 1}, {layout}: {run['rate']:.1f} tokens/s, "
                     f"communication {run['communication']:.2%}, {run['seconds']:.1f} s, "
@@ -265,9 +178,7 @@ def main():
     for layout, (efficiency, _, _, communication) in medians.items():
         print(f"{layout}: efficiency {efficiency:.3f}, communication {communication:.2%}")
         failed |= efficiency < LEAST or communication > MOST_COMMUNICATION
-    others = statistics.median(run["others"] for pair in pairs for run in pair.values())
-    if others > MOST_OTHERS:
-        raise SystemExit(f"something else used {others:.2f} cores: this says nothing of Assay")
+    check_others(statistics.median(run["others"] for pair in pairs for run in pair.values()))
     sys.exit(failed)
 
 
