@@ -25,17 +25,7 @@ export ASSAY_FUZZ_SEED=${ASSAY_FUZZ_SEED:-$(date +%s)}
 step "opening damaged checkpoints (seed: $ASSAY_FUZZ_SEED)" \
     cargo test --release --locked -p assay-checkpoint --test fuzz -- --nocapture
 
-# A virtual environment of its own below build/; Python's own stays as it is.
-install() {
-    lock_setup
-    cmp --silent "$requirements" "$venv/installed.txt" && return
-    rm -rf "$venv"
-    python3 -m venv "$venv" || die 'python3 -m venv failed; on Debian: apt-get install python3-venv'
-    "$venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-cache-dir \
-        --no-deps --requirement "$requirements" >&2
-    cp "$requirements" "$venv/installed.txt"
-}
-step 'installing schemathesis' install
+step 'installing schemathesis' make_venv "$requirements" "$venv"
 exec 9>&-
 
 mkdir -p "$work"

@@ -42,10 +42,25 @@ work_folder() {
     trap 'rm -rf "$work"' EXIT
 }
 
+# make_venv REQUIREMENTS FOLDER: a virtual environment of exactly what the file pins; Python's own
+# stays as it is. The stamp is the pins themselves. pip's temporary files are as large as the wheels
+# and /tmp may be memory, so they stay below build/.
+make_venv() {
+    "$root/scripts/setup-system.sh" venv
+    lock_setup
+    cmp --silent "$1" "$2/installed.txt" && return
+    rm -rf "$2" "$2.tmp"
+    mkdir -p "$2.tmp"
+    python3 -m venv "$2"
+    TMPDIR=$2.tmp "$2/bin/python" -m pip --disable-pip-version-check install --quiet --no-cache-dir \
+        --no-deps --only-binary=:all: --requirement "$1" >&2
+    rm -rf "$2.tmp"
+    cp "$1" "$2/installed.txt"
+}
+
 # fetch_wheels REQUIREMENTS FOLDER: downloads exactly the wheels that the file pins by hash. One
 # Python and one platform are named, so that every host gets the same files; nothing is installed,
-# so Python's own environment stays as it is. pip's temporary files are as large as the wheels and
-# /tmp may be memory, so they stay below build/.
+# so Python's own environment stays as it is. Temporary files stay below build/ here too.
 fetch_wheels() {
     mkdir -p "$2.tmp"
     TMPDIR=$2.tmp python3 -m pip --disable-pip-version-check download --no-cache-dir \

