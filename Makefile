@@ -1,6 +1,6 @@
 # Thin on purpose: what a target does is in scripts/, which sets up what is missing by itself.
 .DEFAULT_GOAL := help
-.PHONY: bench bench-latency bench-ledger bench-load bench-scaling bench-simulation build check check-long clean demo help setup soak test
+.PHONY: bench bench-compare bench-latency bench-ledger bench-load bench-scaling bench-simulation build check check-long clean demo help setup soak test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand --tabs 24
@@ -29,6 +29,10 @@ soak: build ## Disturb workers at random for half an hour (ASSAY_SOAK_MINUTES) a
 bench: build ## Run every benchmark
 	@scripts/setup-demo.sh
 	@scripts/bench.sh
+
+bench-compare: build ## Measure Assay beside transformers and lm-evaluation-harness (some 50 minutes)
+	@scripts/setup-demo.sh
+	@scripts/bench-compare.sh
 
 bench-latency: build ## Measure how soon a job computes, and answers to 500 clients
 	@scripts/setup-demo.sh
