@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use assay_kernels::{
-    Activation, After, Alone, Attention, Factor, Head, Level, Logits, Panels, RmsNorm, Rows,
+    Activation, After, Alone, Attention, Cpu, Factor, Head, Level, Logits, Panels, RmsNorm, Rows,
     RowsMut, bf16, product, rotate,
 };
 
@@ -77,6 +77,12 @@ fn measure<T: Factor>(level: Level, rows: usize) {
 }
 
 fn products<T: Factor>(level: Level, rows: usize) {
+    let space = Space::new(1, HEAD_DIM).expect("some memory");
+    let cpu = Cpu {
+        level,
+        threads: &Alone,
+        space: &space,
+    };
     for (what, outputs, inputs, after) in [
         (
             "query, key, value",
@@ -107,15 +113,7 @@ fn products<T: Factor>(level: Level, rows: usize) {
         let time = shortest(|| {
             let out = RowsMut::new(&mut out, rows, columns, columns);
             let x = Rows::new(&x, rows, inputs, inputs);
-            product(
-                level,
-                x,
-                Panels::new(&weight, inputs),
-                None,
-                after,
-                out,
-                &Alone,
-            );
+            product(cpu, x, Panels::new(&weight, inputs), None, after, out);
         });
         say(what, time, 2.0 * (rows * outputs * inputs) as f64);
         black_box(out);
@@ -123,6 +121,12 @@ fn products<T: Factor>(level: Level, rows: usize) {
 }
 
 fn between<T: Factor>(level: Level, rows: usize) {
+    let space = Space::new(1, HEAD_DIM).expect("some memory");
+    let cpu = Cpu {
+        level,
+        threads: &Alone,
+        space: &space,
+    };
     let columns = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
     let mut qkv = numbers::<T>(rows * columns);
     let attention = Attention {
@@ -137,12 +141,12 @@ fn between<T: Factor>(level: Level, rows: usize) {
     let windows: Vec<_> = (0..rows / WINDOW)
         .map(|i| i * WINDOW..(i + 1) * WINDOW)
         .collect();
-    let mut space = vec![T::default(); windows.len() * attention.space(WINDOW)];
+    let mut laid_out = vec![T::default(); windows.len() * attention.laid_out_len(WINDOW)];
     let mut out = vec![T::default(); rows * HEADS * HEAD_DIM];
     let time = shortest(|| {
         let out = RowsMut::new(&mut out, rows, HEADS * HEAD_DIM, HEADS * HEAD_DIM);
         let qkv = Rows::new(&qkv, rows, columns, columns);
-        attention.apply(level, qkv, &windows, &mut space, out, &Alone);
+        attention.apply(cpu, qkv, &windows, &mut laid_out, out);
     });
     let pairs = windows.len() * WINDOW * (WINDOW + 1) / 2 * HEADS;
     say("attention", time, 4.0 * (pairs * HEAD_DIM) as f64);
@@ -152,7 +156,7 @@ fn between<T: Factor>(level: Level, rows: usize) {
         let heads = (HEADS + KV_HEADS) * HEAD_DIM;
         let angles = Rows::new(&angles, rows, HEAD_DIM / 2, HEAD_DIM / 2);
         let x = RowsMut::new(&mut qkv, rows, heads, columns);
-        rotate(level, x, HEAD_DIM, [angles, angles], &Alone);
+        rotate(cpu, x, HEAD_DIM, [angles, angles]);
     });
     say(
         "rotary embedding",
@@ -162,6 +166,12 @@ fn between<T: Factor>(level: Level, rows: usize) {
 }
 
 fn around<T: Factor>(level: Level, rows: usize) {
+    let space = Space::new(1, HEAD_DIM).expect("some memory");
+    let cpu = Cpu {
+        level,
+        threads: &Alone,
+        space: &space,
+    };
     let (x, weight) = (numbers::<T>(rows * HIDDEN), numbers::<T>(HIDDEN));
     let mut out = vec![T::default(); rows * HIDDEN];
     let time = shortest(|| {
@@ -171,7 +181,7 @@ fn around<T: Factor>(level: Level, rows: usize) {
             rounds_first: true,
         };
         let out = RowsMut::new(&mut out, rows, HIDDEN, HIDDEN);
-        norm.apply(level, Rows::new(&x, rows, HIDDEN, HIDDEN), out, &Alone);
+        norm.apply(cpu, Rows::new(&x, rows, HIDDEN, HIDDEN), out);
     });
     say("norm", time, 4.0 * (rows * HIDDEN) as f64);
 
@@ -185,7 +195,7 @@ fn around<T: Factor>(level: Level, rows: usize) {
             vocab_size: VOCAB_SIZE,
             logits: Logits::PLAIN,
         };
-        black_box(head.nll(level, x, &targets, &Alone));
+        black_box(head.nll(cpu, x, &targets));
     });
     say(
         "head and loss",

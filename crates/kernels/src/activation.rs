@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use crate::function::{exp, tanh};
-use crate::level::{Kernel, Level};
+use crate::level::Kernel;
 use crate::number::{Number, load, store};
 use crate::rows::{RowsMut, Shared};
-use crate::threads::{Threads, spread};
+use crate::threads::{Cpu, spread};
 use crate::vector::Vector;
 
 /// A function between the projections of an MLP.
@@ -44,13 +44,7 @@ impl Activation {
     ///
     /// # Panics
     /// If there are other numbers of columns, or the processor does not have the level.
-    pub fn apply<T: Number>(
-        self,
-        level: Level,
-        mut x: RowsMut<'_, T>,
-        inner: usize,
-        threads: &dyn Threads,
-    ) {
+    pub fn apply<T: Number>(self, cpu: Cpu<'_>, mut x: RowsMut<'_, T>, inner: usize) {
         let gated = x.columns() == 2 * inner;
         assert!(
             gated || x.columns() == inner,
@@ -58,8 +52,8 @@ impl Activation {
             x.columns()
         );
         let (place, stride) = (x.start(), x.stride());
-        spread(threads, x.count(), 1, usize::MAX, |rows| {
-            level.run(Task {
+        spread(cpu.threads, x.count(), 1, usize::MAX, |rows| {
+            cpu.level.run(Task {
                 activation: self,
                 gated,
                 inner,

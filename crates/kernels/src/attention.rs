@@ -8,12 +8,10 @@ use std::ops::Range;
 
 use crate::dot::{Dot, Factor, Products};
 use crate::function::{exp, tanh};
-use crate::level::Level;
 use crate::number::{load, store};
 use crate::panels::{PANEL, TILE, multiply};
 use crate::rows::{Rows, RowsMut, Shared};
-use crate::space;
-use crate::threads::Threads;
+use crate::threads::Cpu;
 use crate::vector::Vector;
 
 /// Queries that are taken at a time.
@@ -22,6 +20,11 @@ const QUERIES: usize = 8 * TILE;
 const KEYS: usize = 512;
 /// Keys that one task lays out.
 const LAID_OUT: usize = 4 * PANEL;
+
+/// Numbers of four bytes that a task needs.
+pub(crate) fn space(head_dim: usize) -> usize {
+    QUERIES * (2 * KEYS + head_dim.next_multiple_of(PANEL))
+}
 
 /// Rows of one window, which attend to each other.
 pub type Window = Range<usize>;
@@ -53,7 +56,7 @@ impl Attention<'_> {
     }
 
     /// Numbers of `T` that keys and values of a window of `len` rows take when they are laid out.
-    pub fn space(&self, len: usize) -> usize {
+    pub fn laid_out_len(&self, len: usize) -> usize {
         let keys = len.next_multiple_of(PANEL) * self.head_dim;
         let values = len.next_multiple_of(PANEL) * self.head_dim.next_multiple_of(PANEL);
         self.kv_heads * (keys + values)
@@ -63,44 +66,43 @@ impl Attention<'_> {
     /// side; a row of `out` gets what each query head attends to, `[rows, heads * head_dim]`. Rows
     /// outside of the windows stay as they are.
     ///
-    /// `space` is zeros, or what an earlier call with the same windows has left there; as long as
-    /// [`Attention::space`] of all windows together.
+    /// `laid_out` is zeros, or what an earlier call with the same windows has left there; as long as
+    /// [`Attention::laid_out_len`] of all windows together.
     ///
     /// # Panics
     /// If shapes do not fit each other, or the level has no products of `T`.
     pub fn apply<T: Factor>(
         self,
-        level: Level,
+        cpu: Cpu<'_>,
         qkv: Rows<'_, T>,
         windows: &[Window],
-        space: &mut [T],
+        laid_out: &mut [T],
         mut out: RowsMut<'_, T>,
-        threads: &dyn Threads,
     ) {
-        self.check::<T>(&qkv, windows, space.len(), &out);
+        self.check::<T>(&qkv, windows, laid_out.len(), &out);
         let mut starts = Vec::with_capacity(windows.len());
         let mut start = 0;
         for window in windows {
             starts.push(start);
-            start += self.space(window.len());
+            start += self.laid_out_len(window.len());
         }
         let (from, to) = ((qkv.start(), qkv.stride()), (out.start(), out.stride()));
-        let space = Shared::of_mut(space);
+        let laid_out = Shared::of_mut(laid_out);
         let run = |parts: &[(usize, Part)]| {
-            threads.run(parts.len(), &|index| {
+            cpu.threads.run(parts.len(), &|index| {
                 let (window, part) = parts[index].clone();
-                space::with(self.block(&part), |block| {
+                cpu.space.with(self.block(&part), |block| {
                     let task = Task {
                         attention: self,
                         qkv: from,
-                        space,
+                        laid_out,
                         out: to,
                         start: starts[window],
                         window: windows[window].clone(),
                         part,
                         block,
                     };
-                    T::run(level, task);
+                    T::run(cpu.level, task);
                 });
             });
         };
@@ -153,7 +155,7 @@ impl Attention<'_> {
         &self,
         qkv: &Rows<'_, T>,
         windows: &[Window],
-        space: usize,
+        laid_out: usize,
         out: &RowsMut<'_, T>,
     ) {
         let Self {
@@ -183,8 +185,14 @@ impl Attention<'_> {
             windows.is_sorted_by(|a, b| a.end <= b.start),
             "windows side by side"
         );
-        let needed: usize = windows.iter().map(|window| self.space(window.len())).sum();
-        assert!(needed <= space, "{needed} numbers of space, not {space}");
+        let needed: usize = windows
+            .iter()
+            .map(|window| self.laid_out_len(window.len()))
+            .sum();
+        assert!(
+            needed <= laid_out,
+            "{needed} numbers to lay out, not {laid_out}"
+        );
         if let Some(bias) = &self.bias {
             let longest = windows.iter().map(Range::len).max().unwrap_or(0);
             assert!(
@@ -216,10 +224,10 @@ impl Part {
 struct Task<'a, T> {
     attention: Attention<'a>,
     qkv: (Shared<T>, usize),
-    space: Shared<T>,
+    laid_out: Shared<T>,
     out: (Shared<T>, usize),
     window: Window,
-    /// Where the window's keys begin in the space.
+    /// Where the window's keys begin in there.
     start: usize,
     part: Part,
     /// Scores and weights `[queries, KEYS]`, sums `[queries, head_dim]` in rows of whole panels.
@@ -255,13 +263,13 @@ impl<T: Factor> Task<'_, T> {
 
     /// Where the keys and the values of a head are laid out.
     #[inline(always)]
-    unsafe fn laid_out(&self, head: usize) -> (*mut T, *mut T) {
+    unsafe fn place(&self, head: usize) -> (*mut T, *mut T) {
         let Attention { head_dim, .. } = self.attention;
         let len = self.window.len().next_multiple_of(PANEL);
         let (keys, values) = (len * head_dim, len * head_dim.next_multiple_of(PANEL));
         // SAFETY: within the space, which was checked.
         unsafe {
-            let start = self.space.at(self.start + head * (keys + values));
+            let start = self.laid_out.at(self.start + head * (keys + values));
             (start, start.add(keys))
         }
     }
@@ -278,7 +286,7 @@ impl<T: Factor> Task<'_, T> {
         let len = self.window.len().next_multiple_of(PANEL);
         // SAFETY: within the matrix and the space, by their shapes.
         unsafe {
-            let (keys, values) = self.laid_out(head);
+            let (keys, values) = self.place(head);
             for row in rows.clone() {
                 let key = self.numbers(heads + head, row);
                 let panel = keys.add(row / PANEL * PANEL * head_dim + row % PANEL * T::STEP);
@@ -323,7 +331,7 @@ impl<T: Factor> Task<'_, T> {
         let mut is_first = true;
         // SAFETY: within the matrices and the space, by their shapes.
         unsafe {
-            let (keys, values) = self.laid_out(head / (heads / kv_heads));
+            let (keys, values) = self.place(head / (heads / kv_heads));
             let query = (self.numbers(head, queries.start), self.qkv.1);
             while first < queries.end {
                 let count = KEYS.min(queries.end - first);

@@ -41,4 +41,5 @@ pub use panels::{PANEL, Panels, gated_slots};
 pub use product::{After, product};
 pub use rope::rotate;
 pub use rows::{Rows, RowsMut};
-pub use threads::{Alone, Threads};
+pub use space::Space;
+pub use threads::{Alone, Cpu, Threads};

@@ -4,12 +4,11 @@ use std::ops::Range;
 
 use crate::dot::{Dot, Factor, Products};
 use crate::function::{exp, tanh};
-use crate::level::{Kernel, Level};
+use crate::level::Kernel;
 use crate::number::Number;
 use crate::panels::{PANEL, Panels, TILE, multiply};
 use crate::rows::{Rows, Shared};
-use crate::space;
-use crate::threads::{Threads, spread};
+use crate::threads::{Cpu, spread};
 use crate::vector::Vector;
 
 /// Panels whose logits are made before they are used: with the rows they stay in cache.
@@ -19,6 +18,11 @@ const PANELS: usize = 4;
 const CHUNK: usize = PANELS * PANEL;
 /// Rows that are multiplied with one panel before the next.
 const BLOCK: usize = 42 * TILE;
+
+/// Numbers of four bytes that a task needs.
+pub(crate) fn space() -> usize {
+    BLOCK * CHUNK
+}
 
 /// What makes logits of the head's outputs, which were rounded to their dtype.
 #[derive(Clone, Copy, Debug)]
@@ -58,27 +62,23 @@ impl Logits {
 /// If there is not one target below `vocab_size` for each row, or the processor does not have the
 /// level.
 pub fn nll<T: Number>(
-    level: Level,
+    cpu: Cpu<'_>,
     outputs: Rows<'_, T>,
     logits: Logits,
     targets: &[usize],
-    threads: &dyn Threads,
 ) -> Vec<f64> {
     check(targets, outputs.count(), outputs.columns());
     let mut values = vec![0.0; targets.len()];
     let place = Shared::of_mut(&mut values);
     let start = outputs.start();
-    spread(threads, targets.len(), 1, usize::MAX, |rows| {
-        space::with([CHUNK], |[chunk]| {
-            level.run(Plain {
-                outputs: (start, outputs.stride()),
-                vocab_size: outputs.columns(),
-                logits,
-                targets,
-                rows,
-                values: place,
-                chunk,
-            });
+    spread(cpu.threads, targets.len(), 1, usize::MAX, |rows| {
+        cpu.level.run(Plain {
+            outputs: (start, outputs.stride()),
+            vocab_size: outputs.columns(),
+            logits,
+            targets,
+            rows,
+            values: place,
         });
     });
     values
@@ -104,13 +104,7 @@ impl<T: Factor> Head<'_, T> {
     /// # Panics
     /// If shapes do not fit each other, there is not one target below `vocab_size` for each row, or
     /// the level has no products of `T`.
-    pub fn nll(
-        self,
-        level: Level,
-        x: Rows<'_, T>,
-        targets: &[usize],
-        threads: &dyn Threads,
-    ) -> Vec<f64> {
+    pub fn nll(self, cpu: Cpu<'_>, x: Rows<'_, T>, targets: &[usize]) -> Vec<f64> {
         let Self {
             weight,
             bias,
@@ -131,11 +125,11 @@ impl<T: Factor> Head<'_, T> {
         let mut values = vec![0.0; targets.len()];
         let place = Shared::of_mut(&mut values);
         let start = x.start();
-        spread(threads, targets.len(), TILE, BLOCK, |rows| {
-            space::with([rows.len() * CHUNK], |[outputs]| {
+        spread(cpu.threads, targets.len(), TILE, BLOCK, |rows| {
+            cpu.space.with([rows.len() * CHUNK], |[outputs]| {
                 let x = (start, x.stride());
                 T::run(
-                    level,
+                    cpu.level,
                     Fused {
                         x,
                         head: self,
@@ -242,14 +236,13 @@ struct Plain<'a, T> {
     targets: &'a [usize],
     rows: Range<usize>,
     values: Shared<f64>,
-    /// `[CHUNK]`
-    chunk: *mut f32,
 }
 
 impl<T: Number> Kernel for Plain<'_, T> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let chunk = self.chunk;
+        let mut chunk = [0.0; CHUNK];
+        let chunk = chunk.as_mut_ptr();
         for index in self.rows {
             let mut row = Row::new(self.targets[index]);
             let mut first = 0;

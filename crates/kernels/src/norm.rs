@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::level::{Kernel, Level};
+use crate::level::Kernel;
 use crate::number::{Number, load, store};
 use crate::rows::{Rows, RowsMut, Shared};
-use crate::threads::{Threads, spread};
+use crate::threads::{Cpu, spread};
 use crate::vector::Vector;
 
 /// The parameters of an RMS norm (Zhang and Sennrich 2019) of groups of numbers that lie side by
@@ -25,44 +25,32 @@ impl<W: Number> RmsNorm<'_, W> {
     ///
     /// # Panics
     /// If shapes differ, or the processor does not have the level.
-    pub fn apply<T: Number>(
-        self,
-        level: Level,
-        x: Rows<'_, T>,
-        mut out: RowsMut<'_, T>,
-        threads: &dyn Threads,
-    ) {
+    pub fn apply<T: Number>(self, cpu: Cpu<'_>, x: Rows<'_, T>, mut out: RowsMut<'_, T>) {
         assert_eq!(
             (x.count(), x.columns()),
             (out.count(), out.columns()),
             "shapes of a norm"
         );
         let (from, to) = ((x.start(), x.stride()), (out.start(), out.stride()));
-        self.run(level, from, to, x.count(), x.columns(), threads);
+        self.run(cpu, from, to, x.count(), x.columns());
     }
 
     /// Norms each row in place.
     ///
     /// # Panics
     /// As [`RmsNorm::apply`].
-    pub fn apply_in_place<T: Number>(
-        self,
-        level: Level,
-        mut x: RowsMut<'_, T>,
-        threads: &dyn Threads,
-    ) {
+    pub fn apply_in_place<T: Number>(self, cpu: Cpu<'_>, mut x: RowsMut<'_, T>) {
         let place = (x.start(), x.stride());
-        self.run(level, place, place, x.count(), x.columns(), threads);
+        self.run(cpu, place, place, x.count(), x.columns());
     }
 
     fn run<T: Number>(
         self,
-        level: Level,
+        cpu: Cpu<'_>,
         from: (Shared<T>, usize),
         to: (Shared<T>, usize),
         count: usize,
         columns: usize,
-        threads: &dyn Threads,
     ) {
         let size = self.weight.len();
         assert!(
@@ -70,8 +58,8 @@ impl<W: Number> RmsNorm<'_, W> {
             "{columns} columns in groups of {size}"
         );
         let norm = self;
-        spread(threads, count, 1, usize::MAX, |rows| {
-            level.run(Task {
+        spread(cpu.threads, count, 1, usize::MAX, |rows| {
+            cpu.level.run(Task {
                 norm,
                 from,
                 to,

@@ -4,12 +4,10 @@ use std::ops::Range;
 
 use crate::activation::Activation;
 use crate::dot::{Dot, Factor, Products};
-use crate::level::Level;
 use crate::number::{load, store};
 use crate::panels::{PANEL, Panels, TILE, multiply};
 use crate::rows::{Rows, RowsMut, Shared};
-use crate::space;
-use crate::threads::Threads;
+use crate::threads::{Cpu, Threads};
 
 /// Rows that are multiplied with one panel before the next: with it they stay in a core's cache.
 const BLOCK: usize = 42 * TILE;
@@ -17,6 +15,11 @@ const BLOCK: usize = 42 * TILE;
 const LEAST: usize = 16 * TILE;
 /// Tasks for each thread.
 const EACH: usize = 4;
+
+/// Numbers of four bytes that a task needs.
+pub(crate) fn space() -> usize {
+    BLOCK * PANEL
+}
 
 /// What becomes of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +43,12 @@ pub enum After {
 /// # Panics
 /// If shapes do not fit each other, or the level has no products of `T`.
 pub fn product<T: Factor>(
-    level: Level,
+    cpu: Cpu<'_>,
     x: Rows<'_, T>,
     weight: Panels<'_, T>,
     bias: Option<&[T]>,
     after: After,
     mut out: RowsMut<'_, T>,
-    threads: &dyn Threads,
 ) {
     let width = if matches!(after, After::Gate(_)) {
         PANEL / 2
@@ -72,12 +74,12 @@ pub fn product<T: Factor>(
     let (out_stride, columns) = (out.stride(), out.columns());
     let out = out.start();
     let start = x.start();
-    let grid = Grid::new(threads, x.count(), weight.count());
-    threads.run(grid.tasks(), &|task| {
+    let grid = Grid::new(cpu.threads, x.count(), weight.count());
+    cpu.threads.run(grid.tasks(), &|task| {
         let (rows, panels) = grid.of(task);
-        space::with([rows.len() * PANEL], |[sums]| {
+        cpu.space.with([rows.len() * PANEL], |[sums]| {
             T::run(
-                level,
+                cpu.level,
                 Task {
                     x: (start, x.stride()),
                     rows,

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::level::{Kernel, Level};
+use crate::level::Kernel;
 use crate::number::{Number, load, store};
 use crate::rows::{Rows, RowsMut, Shared};
-use crate::threads::{Threads, spread};
+use crate::threads::{Cpu, spread};
 use crate::vector::Vector;
 
 /// Rotates the first numbers of each head: with their halves `(a, b)`, to
@@ -18,11 +18,10 @@ use crate::vector::Vector;
 /// # Panics
 /// If shapes do not fit each other, or the processor does not have the level.
 pub fn rotate<T: Number>(
-    level: Level,
+    cpu: Cpu<'_>,
     mut x: RowsMut<'_, T>,
     head_dim: usize,
     [cos, sin]: [Rows<'_, T>; 2],
-    threads: &dyn Threads,
 ) {
     let (rows, half) = (cos.count(), cos.columns());
     assert_eq!(
@@ -49,8 +48,8 @@ pub fn rotate<T: Number>(
         sin: (sin.start(), sin.stride()),
         rows: 0..0,
     };
-    spread(threads, rows, 1, usize::MAX, |rows| {
-        level.run(Task {
+    spread(cpu.threads, rows, 1, usize::MAX, |rows| {
+        cpu.level.run(Task {
             rows,
             ..task.clone()
         });

@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use crate::level::Level;
+use crate::space::Space;
+
 /// Threads that share work.
 pub trait Threads: Sync {
     /// How many there are.
@@ -9,6 +12,17 @@ pub trait Threads: Sync {
 
     /// Runs `task` for each number below `tasks`, in any order, and returns when all have ended.
     fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
+}
+
+/// What kernels compute with.
+#[derive(Clone, Copy)]
+pub struct Cpu<'a> {
+    /// An instruction set that the processor has.
+    pub level: Level,
+    /// Who shares the work.
+    pub threads: &'a dyn Threads,
+    /// Made for as many threads, and for the heads of the model.
+    pub space: &'a Space,
 }
 
 /// The calling thread alone.
