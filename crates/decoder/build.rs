@@ -26,9 +26,16 @@ fn main() {
         .std("c++17")
         .warnings(false) // libtorch's own headers warn
         .include(libtorch.join("include"))
+        .flag("-fopenmp") // or libtorch's headers run loops on one thread
         .file("src/torch.cpp")
         .compile("assay_torch");
 
+    // The OpenMP library that libtorch itself uses: a second one would have threads of its own.
+    println!(
+        "cargo::rustc-link-search=native={}",
+        libtorch.join("lib").display()
+    );
+    println!("cargo::rustc-link-lib=dylib:+verbatim=libgomp.so.1");
     println!("cargo::rustc-link-arg=-Wl,-rpath,{rpath}");
     // libtorch_cpu.so needs CUDA's runtime by name; its own rpath finds that when it is loaded.
     println!("cargo::rustc-link-arg=-Wl,--unresolved-symbols=ignore-in-shared-libs");

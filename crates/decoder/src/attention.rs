@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 
 use assay_checkpoint::{Architecture, Block, Place, Positions, QkNorm, Slot};
+use assay_kernels::bf16;
 use tch::{Device, Kind, Tensor};
 
 use crate::DecoderError;
 use crate::batch::{Group, signed};
+use crate::engine::Engine;
+use crate::linear::Linear;
 use crate::norm::Norm;
+use crate::profile::Stage;
 use crate::rope::Rotation;
 use crate::torch::Output;
-use crate::weights::{Linear, Loader};
+use crate::view::{numbers_mut, rows, rows_mut, with_element};
+use crate::weights::Loader;
 
 /// Queries that attention takes at a time where not every one attends to all keys before it, or
 /// the scores are changed: a tile of scores has this many rows.
@@ -30,6 +35,30 @@ impl Sizes {
             heads: signed(architecture.heads),
             kv_heads: signed(architecture.kv_heads),
             head_dim: signed(architecture.head_dim),
+        }
+    }
+
+    /// Whether kernels of our own can multiply heads of this size.
+    fn takes(self, kind: Kind) -> bool {
+        let head_dim = self.kernel().head_dim;
+        match kind {
+            Kind::Float => assay_kernels::Attention::takes::<f32>(head_dim),
+            Kind::BFloat16 => assay_kernels::Attention::takes::<bf16>(head_dim),
+            _ => false,
+        }
+    }
+
+    /// Plain attention of these sizes, as kernels want them.
+    fn kernel(self) -> assay_kernels::Attention<'static> {
+        let of = |size: i64| usize::try_from(size).unwrap_or(0);
+        assay_kernels::Attention {
+            heads: of(self.heads),
+            kv_heads: of(self.kv_heads),
+            head_dim: of(self.head_dim),
+            scale: 1.0,
+            softcap: None,
+            reach: None,
+            bias: None,
         }
     }
 }
@@ -59,20 +88,36 @@ pub(crate) struct AttentionScratch {
     pub(crate) attended: Tensor,
     /// By the window.
     masks: BTreeMap<i64, Tensor>,
+    /// The windows, and where kernels of our own lay out their keys and values.
+    laid_out: Option<(Vec<assay_kernels::Window>, Tensor)>,
 }
 
 impl AttentionScratch {
-    /// For so many rows.
+    /// For so many rows, in groups of windows.
     pub(crate) fn new(
         rows: i64,
+        groups: &[Group],
         sizes: Sizes,
         options: (Kind, Device),
+        engine: &Engine,
     ) -> Result<Self, DecoderError> {
         let heads = sizes.heads + 2 * sizes.kv_heads;
+        let laid_out = if sizes.takes(options.0) && engine.multiplies().is_some() {
+            let windows: Vec<_> = groups.iter().flat_map(Group::windows).collect();
+            let attention = sizes.kernel();
+            let len: usize = windows
+                .iter()
+                .map(|w| attention.laid_out_len(w.len()))
+                .sum();
+            Some((windows, Tensor::f_zeros([signed(len)], options)?))
+        } else {
+            None
+        };
         Ok(Self {
             qkv: Tensor::f_empty([rows, heads * sizes.head_dim], options)?,
             attended: Tensor::f_zeros([rows, sizes.heads * sizes.head_dim], options)?,
             masks: BTreeMap::new(),
+            laid_out,
         })
     }
 }
@@ -128,39 +173,72 @@ impl Attention {
         rotations: &[Rotation],
         groups: &[Group],
         scratch: &mut AttentionScratch,
+        engine: &Engine,
     ) -> Result<(), DecoderError> {
-        self.qkv.apply(x, &mut scratch.qkv, Output::Replace)?;
+        self.qkv
+            .apply(x, &mut scratch.qkv, Output::Replace, engine)?;
         let Sizes {
-            heads, kv_heads, ..
+            heads,
+            kv_heads,
+            head_dim,
         } = self.sizes;
+        let part =
+            |first: i64, count: i64| scratch.qkv.f_narrow(1, first * head_dim, count * head_dim);
         if let Some((queries, keys, together)) = &self.norms {
-            self.normalise(&scratch.qkv, queries, (0, heads), *together)?;
-            self.normalise(&scratch.qkv, keys, (heads, kv_heads), *together)?;
+            let groups = |heads: i64| if *together { 1 } else { heads };
+            queries.replace(&mut part(0, heads)?, groups(heads), engine)?;
+            keys.replace(&mut part(heads, kv_heads)?, groups(kv_heads), engine)?;
         }
         if let Some(rotation) = self.rope.and_then(|index| rotations.get(index)) {
-            rotation.apply(&self.heads(&scratch.qkv, 0, heads + kv_heads)?)?;
+            rotation.apply(&mut part(0, heads + kv_heads)?, head_dim, engine)?;
+        }
+        let _timer = engine.recorder.enter(Stage::Attention);
+        if scratch.laid_out.is_some() {
+            return self.own(scratch, engine);
         }
         groups
             .iter()
             .try_for_each(|group| self.group(*group, scratch))
     }
 
-    fn normalise(
-        &self,
-        qkv: &Tensor,
-        norm: &Norm,
-        (first, count): (i64, i64),
-        together: bool,
-    ) -> Result<(), DecoderError> {
-        let mut part = if together {
-            let width = self.sizes.head_dim;
-            qkv.f_narrow(1, first * width, count * width)?
-        } else {
-            self.heads(qkv, first, count)?
+    /// Attention by a kernel of our own, of all windows at once.
+    #[allow(clippy::cast_possible_truncation)] // scores are float32
+    fn own(&self, scratch: &mut AttentionScratch, engine: &Engine) -> Result<(), DecoderError> {
+        let AttentionScratch {
+            qkv,
+            attended,
+            laid_out,
+            ..
+        } = scratch;
+        let (Some((windows, laid_out)), Some(cpu)) = (laid_out, engine.multiplies()) else {
+            return Err(DecoderError::Torch("no kernel of attention".to_owned()));
         };
-        let normed = norm.apply(&part)?;
-        part.f_copy_(&normed)?;
-        Ok(())
+        let bias = match &self.slopes {
+            None => None,
+            Some(slopes) => {
+                let longest = windows
+                    .iter()
+                    .map(ExactSizeIterator::len)
+                    .max()
+                    .unwrap_or(0);
+                Some(
+                    self.distances(slopes, 0, signed(longest))?
+                        .f_squeeze_dim(1)?,
+                )
+            }
+        };
+        let attention = assay_kernels::Attention {
+            scale: self.scale as f32,
+            softcap: self.softcap.map(|cap| cap as f32),
+            reach: self.window.and_then(|window| usize::try_from(window).ok()),
+            bias: bias.as_ref().map(rows::<f32>).transpose()?,
+            ..self.sizes.kernel()
+        };
+        with_element!(qkv.f_kind()?, T => {
+            let (qkv, out) = (rows::<T>(qkv)?, rows_mut::<T>(attended)?);
+            attention.apply(cpu, qkv, windows, numbers_mut::<T>(laid_out)?, out);
+            Ok(())
+        })
     }
 
     /// Attention of windows of equal length.

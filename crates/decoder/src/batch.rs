@@ -1,5 +1,7 @@
 //! The layout of a ragged micro-batch: which row of the matrices is which token.
 
+use std::ops::Range;
+
 use crate::{DecoderError, MIN_GEMM_ROWS};
 
 /// One window: its input, and the targets that count.
@@ -22,6 +24,15 @@ pub(crate) struct Group {
     pub(crate) windows: i64,
     /// Rows of one window.
     pub(crate) len: i64,
+}
+
+impl Group {
+    /// The rows of each of its windows.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let of = |size: i64| usize::try_from(size).unwrap_or(0);
+        let (start, len) = (of(self.start), of(self.len));
+        (0..of(self.windows)).map(move |index| start + index * len..start + (index + 1) * len)
+    }
 }
 
 /// A micro-batch as rows: the windows one after the other, those of equal length side by side,

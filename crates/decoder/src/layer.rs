@@ -6,11 +6,13 @@ use tch::Tensor;
 use crate::DecoderError;
 use crate::attention::{Attention, AttentionScratch, Sizes};
 use crate::batch::Group;
+use crate::engine::Engine;
+use crate::linear::Linear;
 use crate::mlp::Mlp;
 use crate::norm::Norm;
 use crate::rope::Rotation;
-use crate::torch::{Output, linear};
-use crate::weights::{Linear, Loader};
+use crate::torch::Output;
+use crate::weights::Loader;
 
 /// A block.
 pub(crate) struct Layer {
@@ -28,7 +30,8 @@ pub(crate) struct Layer {
 /// would map fresh memory page by page for each block.
 pub(crate) struct Scratch {
     attention: AttentionScratch,
-    /// `[rows, 2 * intermediate]`; nothing where all blocks have experts.
+    /// `[rows, 2 * intermediate]`, or half of it where gate and up meet while they are made; nothing
+    /// where all blocks have experts.
     up: Tensor,
     /// `[rows, hidden]`: the output of a branch that is not added as it is.
     branch: Option<Tensor>,
@@ -36,7 +39,12 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     /// For as many rows as `x` has, in its dtype and on its device.
-    pub(crate) fn new(x: &Tensor, layers: &[Layer]) -> Result<Self, DecoderError> {
+    pub(crate) fn new(
+        x: &Tensor,
+        groups: &[Group],
+        layers: &[Layer],
+        engine: &Engine,
+    ) -> Result<Self, DecoderError> {
         let (rows, _) = x.size2()?;
         let options = (x.f_kind()?, x.device());
         let sizes = layers.first().map(|layer| layer.attention.sizes());
@@ -60,7 +68,7 @@ impl Scratch {
             Some(x.f_empty_like()?)
         };
         Ok(Self {
-            attention: AttentionScratch::new(rows, sizes, options)?,
+            attention: AttentionScratch::new(rows, groups, sizes, options, engine)?,
             up,
             branch,
         })
@@ -95,32 +103,42 @@ impl Layer {
         rotations: &[Rotation],
         groups: &[Group],
         scratch: &mut Scratch,
+        engine: &Engine,
     ) -> Result<(), DecoderError> {
-        let normed = read(self.attention_norm.as_ref(), x)?;
+        let normed = read(self.attention_norm.as_ref(), x, engine)?;
         // What the MLP reads, if it does not wait for attention.
         let beside = match self.form {
-            BlockForm::Parallel => Some(read(self.mlp_norm.as_ref(), x)?),
+            BlockForm::Parallel => Some(read(self.mlp_norm.as_ref(), x, engine)?),
             BlockForm::ParallelShared => Some(normed.shallow_clone()),
             _ => None,
         };
         self.attention
-            .attend(&normed, rotations, groups, &mut scratch.attention)?;
+            .attend(&normed, rotations, groups, &mut scratch.attention, engine)?;
         drop(normed);
         let attended = scratch.attention.attended.shallow_clone();
         let behind = self.attention_post_norm.as_ref();
-        self.add(&self.attention.output, &attended, behind, x, scratch)?;
+        self.add(
+            &self.attention.output,
+            &attended,
+            behind,
+            x,
+            scratch,
+            engine,
+        )?;
 
         let input = match beside {
             Some(input) => input,
-            None => read(self.mlp_norm.as_ref(), x)?,
+            None => read(self.mlp_norm.as_ref(), x, engine)?,
         };
         let behind = self.mlp_post_norm.as_ref();
         match &self.mlp {
             Mlp::Dense(dense) => {
-                let inner = dense.inner(&input, &mut scratch.up)?;
-                self.add(&dense.down, &inner, behind, x, scratch)
+                let inner = dense.inner(&input, &mut scratch.up, engine)?;
+                self.add(&dense.down, &inner, behind, x, scratch, engine)
             }
-            Mlp::Mixture(mixture) => self.add_branch(mixture.of(&input)?, behind, x),
+            Mlp::Mixture(mixture) => {
+                self.add_branch(mixture.of(&input, engine)?, behind, x, engine)
+            }
         }
     }
 
@@ -132,15 +150,16 @@ impl Layer {
         behind: Option<&Norm>,
         x: &mut Tensor,
         scratch: &mut Scratch,
+        engine: &Engine,
     ) -> Result<(), DecoderError> {
         match &mut scratch.branch {
             Some(branch) if !self.adds_directly() => {
-                last.apply(input, branch, Output::Replace)?;
-                self.add_branch(branch.shallow_clone(), behind, x)
+                last.apply(input, branch, Output::Replace, engine)?;
+                self.add_branch(branch.shallow_clone(), behind, x, engine)
             }
             _ => {
-                last.apply(input, x, Output::Add)?;
-                self.norm_sum(behind, x)
+                last.apply(input, x, Output::Add, engine)?;
+                self.norm_sum(behind, x, engine)
             }
         }
     }
@@ -151,25 +170,31 @@ impl Layer {
         mut branch: Tensor,
         behind: Option<&Norm>,
         x: &mut Tensor,
+        engine: &Engine,
     ) -> Result<(), DecoderError> {
         if self.form != BlockForm::ResidualNorm
             && let Some(norm) = behind
         {
-            branch = norm.apply(&branch)?;
+            branch = norm.apply(&branch, engine)?;
         }
         if self.is_scaled() {
             branch = branch.f_mul_scalar(self.residual_scale)?;
         }
         let _ = x.f_add_(&branch)?;
-        self.norm_sum(behind, x)
+        self.norm_sum(behind, x, engine)
     }
 
     /// The norm over the sum, in blocks of that form.
-    fn norm_sum(&self, behind: Option<&Norm>, x: &mut Tensor) -> Result<(), DecoderError> {
+    fn norm_sum(
+        &self,
+        behind: Option<&Norm>,
+        x: &mut Tensor,
+        engine: &Engine,
+    ) -> Result<(), DecoderError> {
         if self.form == BlockForm::ResidualNorm
             && let Some(norm) = behind
         {
-            let normed = norm.apply(x)?;
+            let normed = norm.apply(x, engine)?;
             x.f_copy_(&normed)?;
         }
         Ok(())
@@ -185,38 +210,22 @@ impl Layer {
         !normed && !self.is_scaled()
     }
 
-    /// The matrix products of [`Layer::forward`] and nothing else.
-    pub(crate) fn products(
-        &self,
-        x: &mut Tensor,
-        scratch: &mut Scratch,
-    ) -> Result<(), DecoderError> {
-        let space = &mut scratch.attention;
-        linear(
-            x,
-            &self.attention.qkv.weight,
-            &mut space.qkv,
-            Output::Replace,
-        )?;
-        let output = &self.attention.output.weight;
-        linear(&space.attended, output, x, Output::Add)?;
+    /// The matrices that [`Layer::forward`] multiplies `rows` rows with, and the rows of each.
+    pub(crate) fn linears(&self, rows: i64) -> Vec<(&Linear, i64)> {
+        let attention = [&self.attention.qkv, &self.attention.output];
+        let mut linears: Vec<_> = attention.into_iter().map(|linear| (linear, rows)).collect();
         match &self.mlp {
-            Mlp::Dense(dense) => {
-                let up = &mut scratch.up;
-                linear(x, &dense.up.weight, up, Output::Replace)?;
-                let (_, columns) = dense.down.weight.size2()?;
-                let inner = up.f_narrow(1, 0, columns)?;
-                linear(&inner, &dense.down.weight, x, Output::Add)
-            }
-            Mlp::Mixture(mixture) => mixture.products(x),
+            Mlp::Dense(dense) => linears.extend([(&dense.up, rows), (&dense.down, rows)]),
+            Mlp::Mixture(mixture) => linears.extend(mixture.linears(rows)),
         }
+        linears
     }
 }
 
 /// What a branch reads of `x`.
-fn read(norm: Option<&Norm>, x: &Tensor) -> Result<Tensor, DecoderError> {
+fn read(norm: Option<&Norm>, x: &Tensor, engine: &Engine) -> Result<Tensor, DecoderError> {
     match norm {
-        Some(norm) => norm.apply(x),
+        Some(norm) => norm.apply(x, engine),
         None => Ok(x.shallow_clone()),
     }
 }

@@ -8,8 +8,11 @@
 
 mod attention;
 mod batch;
+mod engine;
 mod error;
+mod head;
 mod layer;
+mod linear;
 mod loss;
 mod memory;
 mod mlp;
@@ -19,9 +22,12 @@ mod profile;
 mod rope;
 pub mod runtime;
 mod torch;
+mod view;
 mod weights;
 
+pub use assay_kernels::Level;
 pub use batch::Sequence;
+pub use engine::Products;
 pub use error::DecoderError;
 pub use memory::weight_bytes;
 pub(crate) use model::kind_of;

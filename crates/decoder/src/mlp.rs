@@ -1,20 +1,27 @@
 //! The MLP of a block: one, or a mixture of experts.
 
 use assay_checkpoint::{Activation, Architecture, Block, Experts, Place, Slot};
+use assay_kernels::After;
 use tch::{Device, Kind, Tensor};
 
 use crate::DecoderError;
 use crate::batch::signed;
+use crate::engine::Engine;
+use crate::linear::{Linear, space};
+use crate::profile::Stage;
 use crate::torch::Output;
-use crate::weights::{Linear, Loader};
+use crate::view::{rows_mut, with_element};
+use crate::weights::Loader;
 
 /// Projections with an activation between them.
 pub(crate) struct Dense {
     activation: Activation,
     gated: bool,
-    /// Gate and up below each other, `[2 * intermediate, hidden]`, or up alone.
+    /// Gate and up, `[2 * intermediate, hidden]`, or up alone.
     pub(crate) up: Linear,
     pub(crate) down: Linear,
+    /// What is done with the first product while it is made.
+    fused: Option<assay_kernels::After>,
 }
 
 /// Many MLPs, of which each token passes through some.
@@ -49,11 +56,18 @@ impl Mlp {
     ) -> Result<Self, DecoderError> {
         let at = |place| Slot::block(layer, place);
         let dense = |gate: Slot, up: Slot, down: Slot, gated: bool| {
-            let first: &[Slot] = if gated { &[gate, up] } else { &[up] };
+            let kernel = kernel(architecture.activation);
+            let up = match (gated, kernel) {
+                (false, _) => loader.linear(up)?,
+                (true, None) => loader.linears(&[gate, up])?,
+                (true, Some(_)) => loader.gated(gate, up)?,
+            };
+            let after = if gated { After::Gate } else { After::Activate };
             Ok::<_, DecoderError>(Dense {
                 activation: architecture.activation,
                 gated,
-                up: loader.linears(first)?,
+                fused: kernel.filter(|_| up.is_fused()).map(after),
+                up,
                 down: loader.linear(down)?,
             })
         };
@@ -81,23 +95,42 @@ impl Mlp {
 impl Dense {
     /// Space for what [`Dense::inner`] writes for so many rows.
     pub(crate) fn space(&self, rows: i64, options: (Kind, Device)) -> Result<Tensor, DecoderError> {
-        let (columns, _) = self.up.weight.size2()?;
-        Ok(Tensor::f_empty([rows, columns], options)?)
+        let (outputs, _) = self.up.size()?;
+        let (_, inner) = self.down.size()?;
+        space(
+            rows,
+            if self.fused.is_some() { inner } else { outputs },
+            options,
+        )
     }
 
     /// What the down projection reads, a view of `space`.
-    pub(crate) fn inner(&self, x: &Tensor, space: &mut Tensor) -> Result<Tensor, DecoderError> {
-        self.up.apply(x, space, Output::Replace)?;
-        if !self.gated {
-            let mut all = space.shallow_clone();
-            self.activate(&mut all)?;
-            return Ok(all);
+    pub(crate) fn inner(
+        &self,
+        x: &Tensor,
+        space: &mut Tensor,
+        engine: &Engine,
+    ) -> Result<Tensor, DecoderError> {
+        if let Some(after) = self.fused {
+            self.up.multiply(x, space, after, engine)?;
+            return Ok(space.shallow_clone());
         }
-        let (_, columns) = space.size2()?;
-        let mut gate = space.f_narrow(1, 0, columns / 2)?;
-        let up = space.f_narrow(1, columns / 2, columns / 2)?;
+        self.up.apply(x, space, Output::Replace, engine)?;
+        let _timer = engine.recorder.enter(Stage::Activation);
+        let (_, inner) = self.down.size()?;
+        let mut gate = space.f_narrow(1, 0, inner)?;
+        if let (Some(cpu), Some(activation)) = (engine.cpu(), kernel(self.activation)) {
+            let inner = usize::try_from(inner).unwrap_or(0);
+            with_element!(space.f_kind()?, T => {
+                activation.apply(cpu, rows_mut::<T>(space)?, inner);
+                Ok(())
+            })?;
+            return Ok(gate);
+        }
         self.activate(&mut gate)?;
-        let _ = gate.f_mul_(&up)?;
+        if self.gated {
+            let _ = gate.f_mul_(&space.f_narrow(1, inner, inner)?)?;
+        }
         Ok(gate)
     }
 
@@ -112,6 +145,16 @@ impl Dense {
     }
 }
 
+/// The kernel of an activation, if there is one.
+fn kernel(activation: Activation) -> Option<assay_kernels::Activation> {
+    match activation {
+        Activation::Silu => Some(assay_kernels::Activation::Silu),
+        Activation::GeluTanh => Some(assay_kernels::Activation::GeluTanh),
+        Activation::Relu => Some(assay_kernels::Activation::Relu),
+        Activation::Gelu => None,
+    }
+}
+
 impl Mixture {
     /// The output for each row of `x`, `[rows, hidden]`.
     ///
@@ -119,14 +162,14 @@ impl Mixture {
     /// many these are depends on the micro-batch alone, which the plan fixes; so they are not
     /// padded as other products are, which would cost more than it gives. The host waits for the
     /// device once, for the numbers of rows.
-    pub(crate) fn of(&self, x: &Tensor) -> Result<Tensor, DecoderError> {
+    pub(crate) fn of(&self, x: &Tensor, engine: &Engine) -> Result<Tensor, DecoderError> {
         let kind = x.f_kind()?;
         let (rows, hidden) = x.size2()?;
         let Chosen {
             experts,
             shares,
             order,
-        } = self.choose(x)?;
+        } = self.choose(x, engine)?;
         let most = signed(self.experts.per_token);
         let count = signed(self.experts.count);
         let numbers = experts.f_bincount(None::<Tensor>, count)?;
@@ -141,9 +184,11 @@ impl Mixture {
             }
             let input = x.f_index_select(0, &from.f_narrow(0, start, number)?)?;
             let mut space = member.space(number, (kind, x.device()))?;
-            let inner = member.inner(&input, &mut space)?;
+            let inner = member.inner(&input, &mut space, engine)?;
             let mut output = outputs.f_narrow(0, start, number)?;
-            member.down.apply(&inner, &mut output, Output::Replace)?;
+            member
+                .down
+                .apply(&inner, &mut output, Output::Replace, engine)?;
             let _ = output.f_mul_(&shares.f_narrow(0, start, number)?)?;
             start += number;
         }
@@ -157,8 +202,8 @@ impl Mixture {
     }
 
     /// Which experts compute which rows.
-    fn choose(&self, x: &Tensor) -> Result<Chosen, DecoderError> {
-        let chances = self.router.of(x)?.f_softmax(-1, Kind::Float)?;
+    fn choose(&self, x: &Tensor, engine: &Engine) -> Result<Chosen, DecoderError> {
+        let chances = self.router.of(x, engine)?.f_softmax(-1, Kind::Float)?;
         let most = signed(self.experts.per_token);
         let (mut shares, experts) = chances.f_topk(most, -1, true, true)?;
         if self.experts.normalised {
@@ -178,20 +223,21 @@ impl Mixture {
         })
     }
 
-    /// The matrix products of [`Mixture::of`], the rows spread evenly, and nothing else.
-    pub(crate) fn products(&self, x: &Tensor) -> Result<(), DecoderError> {
-        let (rows, _) = x.size2()?;
+    /// Its products with `rows` rows, spread evenly, and the rows of each.
+    pub(crate) fn linears(&self, rows: i64) -> Vec<(&Linear, i64)> {
         let Experts {
             count, per_token, ..
         } = self.experts;
-        let _ = self.router.of(x)?;
-        let each = (rows * signed(per_token)).div_euclid(signed(count)).max(1);
-        let part = x.f_narrow(0, 0, each.min(rows))?;
-        for member in &self.members {
-            let inner = member.up.of(&part)?;
-            let (_, columns) = member.down.weight.size2()?;
-            let _ = member.down.of(&inner.f_narrow(1, 0, columns)?)?;
-        }
-        Ok(())
+        let each = (rows * signed(per_token))
+            .div_euclid(signed(count))
+            .clamp(1, rows.max(1));
+        let members = self
+            .members
+            .iter()
+            .flat_map(|member| [&member.up, &member.down]);
+        let members = members.map(|linear| (linear, each));
+        std::iter::once((&self.router, rows))
+            .chain(members)
+            .collect()
     }
 }

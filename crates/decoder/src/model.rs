@@ -6,14 +6,15 @@ use tch::{Device, Kind, Tensor};
 
 use crate::DecoderError;
 use crate::batch::{Batch, Sequence, signed};
+use crate::engine::{Engine, Products};
+use crate::head::Head;
 use crate::layer::{Layer, Scratch};
-use crate::loss::nll;
+use crate::linear::{Linear, Weight};
 use crate::memory::Activations;
-use crate::norm::Norm;
-use crate::profile::{Profile, Recorder, Stage};
+use crate::profile::{Profile, Stage};
 use crate::rope::{Frequencies, Rotation};
-use crate::torch::{Output, linear};
-use crate::weights::{Linear, Loader};
+use crate::torch;
+use crate::weights::Loader;
 
 /// The fewest rows of a matrix product. With fewer, libtorch's libraries choose other kernels,
 /// and a row's bits would depend on how many rows are computed with it.
@@ -28,18 +29,16 @@ pub struct Decoder {
     kind: Kind,
     device: Device,
     /// `[vocab_size, embedding]`
-    embedding: Tensor,
+    embedding: Weight,
     /// `[max_positions, hidden]`, where positions are learned.
     positions: Option<Tensor>,
-    /// From the width of the embedding to that of the residual stream, where they differ, and back.
-    projections: Option<(Linear, Linear)>,
+    /// From the width of the embedding to that of the residual stream, where they differ.
+    project: Option<Linear>,
     layers: Vec<Layer>,
-    final_norm: Option<Norm>,
-    /// `[vocab_size, embedding]`; the embedding itself when tied.
-    head: Linear,
+    head: Head,
     /// Of the rotary embeddings, where there are any.
     frequencies: Vec<Frequencies>,
-    recorder: Recorder,
+    engine: Engine,
 }
 
 /// libtorch's name of a dtype.
@@ -60,55 +59,74 @@ impl Decoder {
         dtype: Dtype,
         device: Device,
     ) -> Result<Self, DecoderError> {
+        Self::load_with(checkpoint, dtype, device, Products::best(kind_of(dtype)))
+    }
+
+    /// As [`Decoder::load`], with a choice of who multiplies matrices if the device is a processor.
+    /// The calling thread is the one that will score.
+    ///
+    /// # Errors
+    /// As [`Decoder::load`].
+    pub fn load_with(
+        checkpoint: &Checkpoint,
+        dtype: Dtype,
+        device: Device,
+        products: Products,
+    ) -> Result<Self, DecoderError> {
         let _guard = tch::no_grad_guard();
         let architecture = checkpoint.architecture();
         let kind = kind_of(dtype);
+        let engine = Engine::new(device, products, architecture.head_dim)?;
+        let panels = engine.multiplies().is_some();
         let loader = Loader {
             checkpoint,
             kind,
             device,
+            panels,
         };
         let at = Slot::model;
-        let embedding = loader.one(at(Place::Embedding))?;
+        let embedding = if architecture.tied_head {
+            loader.shared(at(Place::Embedding))?
+        } else {
+            Weight::Rows(loader.one(at(Place::Embedding))?)
+        };
         let positions = match architecture.positions {
             Positions::Learned => Some(loader.one(at(Place::Positions))?),
             _ => None,
         };
-        let projections = if architecture.embedding_size == architecture.hidden_size {
-            None
-        } else {
-            let project = |place| loader.linear(at(place));
-            Some((project(Place::ProjectIn)?, project(Place::ProjectOut)?))
-        };
-        let layers = (0..architecture.blocks.len())
-            .map(|index| Layer::load(&loader, architecture, index))
-            .collect::<Result<_, _>>()?;
-        let final_norm = if architecture.final_norm {
-            Some(loader.norm(at(Place::FinalNorm), None)?)
-        } else {
-            None
-        };
-        let head = if architecture.tied_head {
-            loader.with_bias(embedding.shallow_clone(), at(Place::Head))?
-        } else {
-            loader.linear(at(Place::Head))?
-        };
+        let projects = architecture.embedding_size != architecture.hidden_size;
+        let project = |place| projects.then(|| loader.linear(at(place))).transpose();
         Ok(Self {
             architecture: architecture.clone(),
             kind,
             device,
-            embedding,
             positions,
-            projections,
-            layers,
-            final_norm,
-            head,
+            project: project(Place::ProjectIn)?,
+            layers: (0..architecture.blocks.len())
+                .map(|index| Layer::load(&loader, architecture, index))
+                .collect::<Result<_, _>>()?,
+            head: Head {
+                norm: architecture
+                    .final_norm
+                    .then(|| loader.norm(at(Place::FinalNorm), None))
+                    .transpose()?,
+                project: project(Place::ProjectOut)?,
+                linear: if architecture.tied_head {
+                    loader.with_bias(embedding.shared(), at(Place::Head))?
+                } else {
+                    loader.linear(at(Place::Head))?
+                },
+                vocab_size: architecture.vocab_size,
+                scale: architecture.scales.logits,
+                softcap: architecture.softcaps.logits,
+            },
+            embedding,
             frequencies: architecture
                 .ropes()
                 .iter()
                 .map(|rope| Frequencies::new(rope, device))
                 .collect::<Result<_, _>>()?,
-            recorder: Recorder::new(device),
+            engine,
         })
     }
 
@@ -122,37 +140,26 @@ impl Decoder {
     /// memory, all memory of the call is free again.
     pub fn score(&self, micro_batch: &[Sequence]) -> Result<Vec<Vec<f64>>, DecoderError> {
         let _guard = tch::no_grad_guard();
-        let vocab_size = self.architecture.vocab_size;
-        let batch = Batch::new(micro_batch, vocab_size)?;
-        let mut values = Vec::with_capacity(batch.targets.len());
+        let batch = Batch::new(micro_batch, self.architecture.vocab_size)?;
+        let mut values = Vec::new();
         if !batch.targets.is_empty() {
             let outputs = self.outputs(&batch)?;
-            let mut logits = Tensor::f_empty(
-                [signed(HEAD_ROWS), signed(vocab_size)],
-                (self.kind, self.device),
-            )?;
-            for (rows, targets) in batch
-                .counted
-                .chunks(HEAD_ROWS)
-                .zip(batch.targets.chunks(HEAD_ROWS))
-            {
-                values.extend(self.head(&outputs, rows, targets, &mut logits)?);
-            }
+            values = self.head.nll(&outputs, &batch, &self.engine)?;
         }
         let rows = micro_batch.iter().map(|window| window.input.len()).sum();
-        self.recorder.scored(rows);
+        self.engine.recorder.scored(rows);
         Ok(batch.by_sequence(&values, micro_batch))
     }
 
     /// From now on measures where the time of [`Decoder::score`] goes. A GPU is waited for at the
     /// bounds of each stage, so that it computes a little slower.
     pub fn start_profile(&self) {
-        self.recorder.start();
+        self.engine.recorder.start();
     }
 
     /// What was measured since [`Decoder::start_profile`]. None if nothing is measured.
     pub fn take_profile(&self) -> Option<Profile> {
-        self.recorder.take()
+        self.engine.recorder.take()
     }
 
     /// Bytes of memory that [`Decoder::score`] takes at most beside the weights, for windows of
@@ -181,43 +188,56 @@ impl Decoder {
     pub fn products(&self, rows: usize) -> Result<(), DecoderError> {
         let _guard = tch::no_grad_guard();
         let options = (self.kind, self.device);
-        let (vocab_size, width) = self.head.weight.size2()?;
-        let hidden = signed(self.architecture.hidden_size);
-        let mut x = Tensor::f_zeros([signed(rows.max(MIN_GEMM_ROWS)), hidden], options)?;
-        let mut scratch = Scratch::new(&x, &self.layers)?;
-        for layer in &self.layers {
-            layer.products(&mut x, &mut scratch)?;
+        let all = signed(rows.max(MIN_GEMM_ROWS));
+        let linears = self.layers.iter().flat_map(|layer| layer.linears(all));
+        let linears: Vec<(&Linear, i64)> = linears.collect();
+        let widths = |pick: fn((i64, i64)) -> i64| -> Result<i64, DecoderError> {
+            let mut widths = linears.iter().map(|(linear, _)| linear.width().map(pick));
+            widths.try_fold(0, |widest, width| Ok(widest.max(width?)))
+        };
+        let (outputs, inputs) = (widths(|size| size.0)?, widths(|size| size.1)?);
+        let x = Tensor::f_zeros([all * inputs], options)?;
+        let out = Tensor::f_empty([all * outputs], options)?;
+        for (linear, rows) in linears {
+            let (outputs, inputs) = linear.width()?;
+            let x = x.f_narrow(0, 0, rows * inputs)?.f_view([rows, inputs])?;
+            let mut out = out
+                .f_narrow(0, 0, rows * outputs)?
+                .f_view([rows, outputs])?;
+            linear.product_alone(&x, &mut out, &self.engine)?;
         }
-        let x = Tensor::f_zeros([signed(HEAD_ROWS), width], options)?;
-        let mut logits = Tensor::f_empty([signed(HEAD_ROWS), vocab_size], options)?;
-        for _ in 0..rows.div_ceil(HEAD_ROWS) {
-            linear(&x, &self.head.weight, &mut logits, Output::Replace)?;
-        }
-        Ok(())
+        self.head.products(rows, options, &self.engine)
     }
 
     /// The residual stream after the last block, `[rows, hidden]`.
     fn outputs(&self, batch: &Batch) -> Result<Tensor, DecoderError> {
-        let ids = Tensor::f_from_slice(&batch.ids)?.f_to_device(self.device)?;
-        let positions = Tensor::f_from_slice(&batch.positions)?.f_to_device(self.device)?;
+        let ids = torch::upload(&batch.ids, self.device)?;
+        let positions = torch::upload(&batch.positions, self.device)?;
         let rotations = self
             .frequencies
             .iter()
-            .map(|frequencies| frequencies.rotation(batch, &positions, self.kind))
+            .map(|frequencies| frequencies.rotation(batch, &positions, self.kind, &self.engine))
             .collect::<Result<Vec<Rotation>, _>>()?;
         let mut x = self
+            .engine
             .recorder
             .time(Stage::Embedding, || self.embedded(&ids, &positions))?;
-        let mut scratch = Scratch::new(&x, &self.layers)?;
+        let mut scratch = Scratch::new(&x, &batch.groups, &self.layers, &self.engine)?;
         for layer in &self.layers {
-            layer.forward(&mut x, &rotations, &batch.groups, &mut scratch)?;
+            layer.forward(
+                &mut x,
+                &rotations,
+                &batch.groups,
+                &mut scratch,
+                &self.engine,
+            )?;
         }
         Ok(x)
     }
 
     /// What the first block reads, `[rows, hidden]`.
     fn embedded(&self, ids: &Tensor, positions: &Tensor) -> Result<Tensor, DecoderError> {
-        let mut x = self.embedding.f_index_select(0, ids)?;
+        let mut x = self.embedding.select(ids)?;
         let scale = self.architecture.scales.embedding;
         if is_not_one(scale) {
             let scale = if self.architecture.scales.rounds_embedding {
@@ -228,49 +248,14 @@ impl Decoder {
             };
             x = x.f_mul_scalar(scale)?;
         }
-        if let Some((project, _)) = &self.projections {
-            x = project.of(&x)?;
+        if let Some(project) = &self.project {
+            x = project.of(&x, &self.engine)?;
         }
         if let Some(vectors) = &self.positions {
             let positions = positions.f_to_kind(Kind::Int64)?;
             let _ = x.f_add_(&vectors.f_index_select(0, &positions)?)?;
         }
         Ok(x)
-    }
-
-    /// The loss of at most [`HEAD_ROWS`] rows; row 0 fills up the rest of the product.
-    fn head(
-        &self,
-        outputs: &Tensor,
-        rows: &[i64],
-        targets: &[i64],
-        logits: &mut Tensor,
-    ) -> Result<Vec<f64>, DecoderError> {
-        let mut padded = rows.to_vec();
-        padded.resize(HEAD_ROWS, 0);
-        let padded = Tensor::f_from_slice(&padded)?.f_to_device(self.device)?;
-        let timer = self.recorder.enter(Stage::Head);
-        let mut x = outputs.f_index_select(0, &padded)?;
-        if let Some(norm) = &self.final_norm {
-            x = self.recorder.time(Stage::Norm, || norm.apply(&x))?;
-        }
-        if let Some((_, project)) = &self.projections {
-            x = project.of(&x)?;
-        }
-        self.head.apply(&x, logits, Output::Replace)?;
-        let mut counted = logits.f_narrow(0, 0, signed(rows.len()))?;
-        let scale = self.architecture.scales.logits;
-        if is_not_one(scale) {
-            let _ = counted.f_mul_scalar_(scale)?;
-        }
-        if let Some(cap) = self.architecture.softcaps.logits {
-            let _ = counted.f_div_scalar_(cap)?.f_tanh_()?.f_mul_scalar_(cap)?;
-        }
-        drop(timer);
-        let _timer = self.recorder.enter(Stage::Loss);
-        let targets = Tensor::f_from_slice(targets)?.f_to_device(self.device)?;
-        let nll = nll(&counted, &targets)?;
-        Ok(Vec::try_from(nll)?)
     }
 }
 

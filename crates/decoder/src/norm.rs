@@ -1,9 +1,13 @@
 //! RMS norm and layer norm.
 
 use assay_checkpoint::{Architecture, NormKind};
+use assay_kernels::{Cpu, RmsNorm};
 use tch::{Kind, Tensor};
 
 use crate::DecoderError;
+use crate::engine::Engine;
+use crate::profile::Stage;
+use crate::view::{Element, numbers, rows, rows_mut, with_element};
 
 /// A norm over the last dimension.
 pub(crate) struct Norm {
@@ -34,8 +38,65 @@ impl Norm {
         }
     }
 
-    /// `x`, normed: computed in float32, in the dtype of `x`.
-    pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor, DecoderError> {
+    /// `x`, `[rows, size]`, normed: computed in float32, in the dtype of `x`.
+    pub(crate) fn apply(&self, x: &Tensor, engine: &Engine) -> Result<Tensor, DecoderError> {
+        let _timer = engine.recorder.enter(Stage::Norm);
+        let Some(cpu) = self.kernel(engine) else {
+            return self.by_libtorch(x);
+        };
+        let mut out = Tensor::f_empty(x.size(), (x.f_kind()?, x.device()))?;
+        with_element!(x.f_kind()?, T => {
+            let (x, out) = (rows::<T>(x)?, rows_mut::<T>(&mut out)?);
+            match self.kind {
+                NormKind::Rms => self.parameters::<T>(true)?.apply(cpu, x, out),
+                _ => self.parameters::<f32>(false)?.apply(cpu, x, out),
+            }
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    /// Norms groups of numbers side by side in place: `x` is `[rows, groups * size]`.
+    pub(crate) fn replace(
+        &self,
+        x: &mut Tensor,
+        groups: i64,
+        engine: &Engine,
+    ) -> Result<(), DecoderError> {
+        let _timer = engine.recorder.enter(Stage::Norm);
+        let Some(cpu) = self.kernel(engine) else {
+            let mut x = x.f_unflatten(1, [groups, -1])?;
+            let normed = self.by_libtorch(&x)?;
+            x.f_copy_(&normed)?;
+            return Ok(());
+        };
+        with_element!(x.f_kind()?, T => {
+            let x = rows_mut::<T>(x)?;
+            match self.kind {
+                NormKind::Rms => self.parameters::<T>(true)?.apply_in_place(cpu, x),
+                _ => self.parameters::<f32>(false)?.apply_in_place(cpu, x),
+            }
+            Ok(())
+        })
+    }
+
+    /// The processor, if there is a kernel for this norm.
+    fn kernel<'a>(&self, engine: &'a Engine) -> Option<Cpu<'a>> {
+        engine
+            .cpu()
+            .filter(|_| self.kind != NormKind::Layer && self.weight.dim() == 1)
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // libtorch adds it in float32 too
+    fn parameters<W: Element>(&self, rounds_first: bool) -> Result<RmsNorm<'_, W>, DecoderError> {
+        Ok(RmsNorm {
+            weight: numbers(&self.weight)?,
+            eps: self.eps as f32,
+            rounds_first,
+        })
+    }
+
+    fn by_libtorch(&self, x: &Tensor) -> Result<Tensor, DecoderError> {
         match self.kind {
             NormKind::Rms => {
                 let rounded = self.rms(x)?.f_to_kind(x.f_kind()?)?;

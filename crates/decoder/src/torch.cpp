@@ -1,8 +1,9 @@
-// What tch does not offer of libtorch 2.11: numeric settings, version and instruction set, and
-// a matrix product into existing memory.
+// What tch does not offer of libtorch 2.11: numeric settings, version and instruction set, its
+// threads, and a matrix product into existing memory.
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <torch/headeronly/version.h>
 
@@ -61,6 +62,15 @@ int assay_torch_exact(char* message, size_t size) noexcept {
     context.setDeterministicAlgorithms(true, /*warn_only=*/false);
     // Deterministic mode would fill every new tensor with NaN; nothing here reads one unwritten.
     context.setDeterministicFillUninitializedMemory(false);
+  });
+}
+
+// Calls `body` `count` times, each on a thread of its own where there are as many.
+void assay_torch_parallel(int64_t count, void (*body)(void*), void* context) noexcept {
+  at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    for (; begin < end; ++begin) {
+      body(context);
+    }
   });
 }
 

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use crate::DecoderError;
 
@@ -15,6 +15,7 @@ unsafe extern "C" {
     safe fn assay_torch_version() -> *const c_char;
     safe fn assay_torch_cpu_capability() -> *const c_char;
     fn assay_torch_exact(message: *mut c_char, size: usize) -> c_int;
+    fn assay_torch_parallel(count: i64, body: extern "C" fn(*mut c_void), context: *mut c_void);
     fn assay_torch_linear(
         x: *const c_void,
         weight: *const c_void,
@@ -70,6 +71,37 @@ pub(crate) fn version() -> &'static str {
 
 pub(crate) fn cpu_capability() -> &'static str {
     static_text(assay_torch_cpu_capability())
+}
+
+/// Numbers of the host on a device. Nothing waits for the copy to a GPU.
+pub(crate) fn upload<T: tch::kind::Element>(
+    numbers: &[T],
+    device: Device,
+) -> Result<Tensor, DecoderError> {
+    let host = Tensor::f_from_slice(numbers)?;
+    if !device.is_cuda() {
+        return Ok(host);
+    }
+    // Pinned: from pageable memory a copy is waited for.
+    let kind = host.f_kind()?;
+    Ok(host
+        .f_pin_memory(device)?
+        .f_to_device_(device, kind, true, false)?)
+}
+
+/// Calls `body` `count` times, each on a thread of libtorch's own where there are as many.
+///
+/// `body` must not panic: the process would end.
+pub(crate) fn parallel(count: usize, body: &(dyn Fn() + Sync)) {
+    extern "C" fn call(context: *mut c_void) {
+        // SAFETY: what `parallel` below hands over, which lives until all calls have ended.
+        let body = unsafe { *context.cast::<&(dyn Fn() + Sync)>() };
+        body();
+    }
+    let mut body = body;
+    let context = std::ptr::from_mut(&mut body).cast();
+    // SAFETY: `call` gets the reference that it expects; libtorch returns when all calls have.
+    unsafe { assay_torch_parallel(crate::batch::signed(count), call, context) }
 }
 
 /// Loads a library whose symbols later libraries may use, for the rest of the process.

@@ -3,12 +3,14 @@
 use std::ops::Range;
 
 use assay_checkpoint::{Architecture, Checkpoint, LowRank, Place, Slot, WeightDtype};
+use assay_kernels::{Panels, bf16};
 use tch::{Device, Kind, Tensor};
 
 use crate::DecoderError;
 use crate::batch::signed;
+use crate::linear::{Layout, Linear, Weight, gated_bias};
 use crate::norm::Norm;
-use crate::torch::{Output, linear};
+use crate::view::{numbers_mut, rows, with_element};
 
 /// Bytes in float32 of the rows that are on their way to the device.
 pub(crate) const CHUNK: usize = 1 << 19;
@@ -18,37 +20,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) kind: Kind,
     pub(crate) device: Device,
-}
-
-/// A matrix `[out, in]`, and what is added to its products.
-pub(crate) struct Linear {
-    pub(crate) weight: Tensor,
-    bias: Option<Tensor>,
-}
-
-impl Linear {
-    /// `out = x @ weight^T + bias`, or the same added to `out`.
-    pub(crate) fn apply(
-        &self,
-        x: &Tensor,
-        out: &mut Tensor,
-        output: Output,
-    ) -> Result<(), DecoderError> {
-        linear(x, &self.weight, out, output)?;
-        if let Some(bias) = &self.bias {
-            let _ = out.f_add_(bias)?;
-        }
-        Ok(())
-    }
-
-    /// A product into new memory.
-    pub(crate) fn of(&self, x: &Tensor) -> Result<Tensor, DecoderError> {
-        let (rows, _) = x.size2()?;
-        let (columns, _) = self.weight.size2()?;
-        let mut out = Tensor::f_empty([rows, columns], (x.f_kind()?, x.device()))?;
-        self.apply(x, &mut out, Output::Replace)?;
-        Ok(out)
-    }
+    /// Whether matrices are laid out for kernels of our own.
+    pub(crate) panels: bool,
 }
 
 impl Loader<'_> {
@@ -69,15 +42,77 @@ impl Loader<'_> {
     /// The matrices at `slots` below each other with their biases: projections of the same input
     /// are then one product.
     pub(crate) fn linears(&self, slots: &[Slot]) -> Result<Linear, DecoderError> {
-        let weight = self.stacked(slots, self.kind)?;
+        let weight = self.matrix(slots, Layout::Rows)?;
         let bias = self.biases(slots, self.kind)?;
         Ok(Linear { weight, bias })
     }
 
+    /// Gate and up of an MLP, so that they meet in one product, if matrices are laid out here; else
+    /// below each other.
+    pub(crate) fn gated(&self, gate: Slot, up: Slot) -> Result<Linear, DecoderError> {
+        let slots = [gate, up];
+        if !self.panels_for(gate)? {
+            return self.linears(&slots);
+        }
+        let weight = self.matrix(&slots, Layout::Gated)?;
+        let bias = match self.biases(&slots, self.kind)? {
+            None => None,
+            Some(bias) => Some(gated_bias(&bias)?),
+        };
+        Ok(Linear { weight, bias })
+    }
+
+    /// The matrix at a place of the model without its bias, to be shared.
+    pub(crate) fn shared(&self, slot: Slot) -> Result<Weight, DecoderError> {
+        self.matrix(&[slot], Layout::Rows)
+    }
+
     /// A matrix that is there already, with the bias of `slot`.
-    pub(crate) fn with_bias(&self, weight: Tensor, slot: Slot) -> Result<Linear, DecoderError> {
+    pub(crate) fn with_bias(&self, weight: Weight, slot: Slot) -> Result<Linear, DecoderError> {
         let bias = self.biases(&[slot], self.kind)?;
         Ok(Linear { weight, bias })
+    }
+
+    /// Whether the matrix at `slot` is laid out in panels.
+    fn panels_for(&self, slot: Slot) -> Result<bool, DecoderError> {
+        let inputs = self.checkpoint.weight(slot)?.shape()[1];
+        Ok(self.panels && (self.kind == Kind::Float || Panels::<bf16>::takes(inputs)))
+    }
+
+    /// Matrices below each other, in panels if that can be.
+    fn matrix(&self, slots: &[Slot], layout: Layout) -> Result<Weight, DecoderError> {
+        if !self.panels_for(slots[0])? {
+            return self.stacked(slots, self.kind).map(Weight::Rows);
+        }
+        let mut outputs = 0;
+        let mut inputs = 0;
+        for slot in slots {
+            let weight = self.checkpoint.weight(*slot)?;
+            outputs += weight.shape()[0];
+            inputs = weight.shape()[1];
+        }
+        let places = layout.places(outputs);
+        let len = Panels::<f32>::len_of(places, inputs);
+        let mut panels = Tensor::f_zeros([signed(len)], (self.kind, self.device))?;
+        let mut start = 0;
+        for slot in slots {
+            let mut parts = Parts::new(self, *slot)?;
+            while let Some((first, part)) = parts.next()? {
+                let part = part.f_to_kind(self.kind)?;
+                with_element!(self.kind, T => {
+                    let place = |row| layout.place(start + first + row, outputs);
+                    Panels::fill(numbers_mut::<T>(&mut panels)?, rows::<T>(&part)?, place);
+                    Ok(())
+                })?;
+            }
+            start += parts.rows;
+            self.checkpoint.release(*slot);
+        }
+        Ok(Weight::Panels {
+            panels,
+            outputs,
+            inputs,
+        })
     }
 
     /// The biases of weights below each other, if they have any.
@@ -135,42 +170,77 @@ impl Loader<'_> {
 
     /// Writes a weight into the rows of `whole` from `start` on; the row behind its last.
     fn fill(&self, slot: Slot, whole: &Tensor, start: i64) -> Result<i64, DecoderError> {
-        let weight = self.checkpoint.weight(slot)?;
+        let mut parts = Parts::new(self, slot)?;
+        while let Some((first, part)) = parts.next()? {
+            let count = part.size()[0];
+            whole
+                .f_narrow(0, start + signed(first), count)?
+                .f_copy_(&part)?;
+        }
+        Ok(start + signed(parts.rows))
+    }
+}
+
+/// A weight, a few rows at a time.
+struct Parts<'a> {
+    slot: Slot,
+    weight: assay_checkpoint::Weight<'a>,
+    kind: Kind,
+    added: Option<Added<'a>>,
+    rows: usize,
+    next: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn new(loader: &Loader<'a>, slot: Slot) -> Result<Self, DecoderError> {
+        let weight = loader.checkpoint.weight(slot)?;
         let kind = match weight.dtype() {
             WeightDtype::F32 => Kind::Float,
             WeightDtype::F16 => Kind::Half,
             WeightDtype::Bf16 => Kind::BFloat16,
         };
-        let (rows, rest) = (weight.shape()[0], &weight.shape()[1..]);
-        let width: usize = rest.iter().product();
-        let step = (CHUNK / (width * size_of::<f32>())).max(1);
         let added = match weight.low_rank() {
-            Some(low_rank) => Some(Added::new(low_rank, self.device)?),
+            Some(low_rank) => Some(Added::new(low_rank, loader.device)?),
             None => None,
         };
-        let mut first = 0;
-        while first < rows {
-            let count = step.min(rows - first);
-            let bytes = weight.rows(first..first + count);
-            let mut shape = vec![signed(count)];
-            shape.extend(rest.iter().map(|&size| signed(size)));
-            // tch copies as many bytes as the shape says, so it must not say more than there are.
-            let expected = count * width * kind.elt_size_in_bytes();
-            if bytes.len() != expected {
-                return Err(DecoderError::Torch(format!(
-                    "{slot:?} has {} bytes instead of {expected}",
-                    bytes.len(),
-                )));
-            }
-            let mut part = Tensor::f_from_data_size(&bytes, &shape, kind)?;
-            if let Some(added) = &added {
-                part = added.to(&part, first..first + count)?;
-            }
-            let target = whole.f_narrow(0, start + signed(first), signed(count))?;
-            { target }.f_copy_(&part)?;
-            first += count;
+        let rows = weight.shape()[0];
+        Ok(Self {
+            slot,
+            weight,
+            kind,
+            added,
+            rows,
+            next: 0,
+        })
+    }
+
+    /// The next rows, and the number of the first.
+    fn next(&mut self) -> Result<Option<(usize, Tensor)>, DecoderError> {
+        let first = self.next;
+        if first >= self.rows {
+            return Ok(None);
         }
-        Ok(start + signed(rows))
+        let rest = &self.weight.shape()[1..];
+        let width: usize = rest.iter().product();
+        let count = (CHUNK / (width * size_of::<f32>())).clamp(1, self.rows - first);
+        let bytes = self.weight.rows(first..first + count);
+        let mut shape = vec![signed(count)];
+        shape.extend(rest.iter().map(|&size| signed(size)));
+        // tch copies as many bytes as the shape says, so it must not say more than there are.
+        let expected = count * width * self.kind.elt_size_in_bytes();
+        if bytes.len() != expected {
+            return Err(DecoderError::Torch(format!(
+                "{:?} has {} bytes instead of {expected}",
+                self.slot,
+                bytes.len(),
+            )));
+        }
+        let mut part = Tensor::f_from_data_size(&bytes, &shape, self.kind)?;
+        if let Some(added) = &self.added {
+            part = added.to(&part, first..first + count)?;
+        }
+        self.next += count;
+        Ok(Some((first, part)))
     }
 }
 

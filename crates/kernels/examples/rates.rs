@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use assay_kernels::{
     Activation, After, Alone, Attention, Cpu, Factor, Head, Level, Logits, Panels, RmsNorm, Rows,
-    RowsMut, bf16, product, rotate,
+    RowsMut, Space, bf16, product, rotate,
 };
 
 const HIDDEN: usize = 576;

@@ -58,6 +58,17 @@ impl<'a, T: Factor> Panels<'a, T> {
         self.data.len() / (PANEL * self.inputs)
     }
 
+    /// Some of the panels, from number `first` on; fewer than `count` if there are no more.
+    #[must_use]
+    pub fn part(&self, first: usize, count: usize) -> Self {
+        let len = PANEL * self.inputs;
+        let end = (first + count).min(self.count());
+        Self {
+            data: &self.data[first.min(end) * len..end * len],
+            inputs: self.inputs,
+        }
+    }
+
     /// Numbers of a row.
     pub fn inputs(&self) -> usize {
         self.inputs
@@ -73,8 +84,10 @@ impl<'a, T: Factor> Panels<'a, T> {
     /// If there is no such slot, or `row` has another length.
     pub fn copy_row(&self, slot: usize, row: &mut [T]) {
         assert_eq!(row.len(), self.inputs, "numbers of a row");
-        for (input, number) in row.iter_mut().enumerate() {
-            *number = self.data[place::<T>(slot, input, self.inputs)];
+        let start = place::<T>(slot, 0, self.inputs);
+        let steps = self.data[start..].chunks(PANEL * T::STEP);
+        for (step, numbers) in steps.zip(row.chunks_exact_mut(T::STEP)) {
+            numbers.copy_from_slice(&step[..T::STEP]);
         }
     }
 
