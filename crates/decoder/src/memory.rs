@@ -1,7 +1,10 @@
 //! How much memory weights and activations take, before they take it.
 
 use assay_api::Dtype;
-use assay_checkpoint::{Architecture, BlockForm, Checkpoint, Positions, Scales, Slot};
+use assay_checkpoint::{
+    Activation, Architecture, BlockForm, Checkpoint, NormKind, Positions, Scales, Slot,
+};
+use assay_kernels::PANEL;
 
 use crate::attention::QUERY_ROWS;
 use crate::model::{HEAD_ROWS, MIN_GEMM_ROWS};
@@ -14,7 +17,10 @@ use crate::weights::CHUNK;
 pub fn weight_bytes(checkpoint: &Checkpoint, dtype: Dtype) -> u64 {
     let slots = checkpoint.architecture().slots();
     let bytes = |(_, shape): &(Slot, Vec<usize>)| {
-        let elements = shape.iter().map(|&size| size as u64).product::<u64>();
+        // Kernels of our own want the rows of a matrix in whole panels.
+        let panels = if shape.len() == 2 { PANEL } else { 1 };
+        let rows = shape[0].next_multiple_of(panels) as u64;
+        let elements = rows * shape[1..].iter().map(|&size| size as u64).product::<u64>();
         elements
             * if shape.len() == 1 {
                 Dtype::Float32
@@ -39,6 +45,10 @@ pub(crate) struct Activations<'a> {
     pub(crate) number: u64,
     /// Whether fused attention keeps a score for every pair of a window.
     pub(crate) scores: bool,
+    /// Whether kernels of our own do what lies between the products.
+    pub(crate) processor: bool,
+    /// Whether they multiply as well.
+    pub(crate) own: bool,
 }
 
 /// Bytes of a float32.
@@ -55,11 +65,14 @@ impl Activations<'_> {
         let mut lengths: Vec<u64> = windows.map(|len| len as u64).collect();
         lengths.sort_unstable();
         let rows = lengths.iter().sum::<u64>().max(MIN_GEMM_ROWS as u64);
-        let attention = lengths
-            .chunk_by(|a, b| a == b)
-            .map(|group| self.attention(group.len() as u64, group[0]))
-            .max()
-            .unwrap_or(0);
+        let groups = lengths.chunk_by(|a, b| a == b);
+        let groups = groups.map(|group| self.attention(group.len() as u64, group[0]));
+        // One group after the other, but for kernels of our own, which keep what they lay out.
+        let attention = if self.own {
+            groups.fold(0, u64::saturating_add)
+        } else {
+            groups.max().unwrap_or(0)
+        };
 
         let number = self.number;
         let Architecture {
@@ -77,14 +90,28 @@ impl Activations<'_> {
         // Ids, positions, counted rows and targets, here and on the device.
         let indices = 2 * (8 + 4 + 8 + 8);
         let ropes = self.architecture.ropes().len();
-        let rotation = of(2 * head_dim * ropes);
+        // Sines and cosines, for kernels of our own once and else twice.
+        let rotation = of(if self.processor { 1 } else { 2 } * head_dim * ropes);
         let qkv = of((heads + 2 * kv_heads) * head_dim);
         let attended = of(heads * head_dim);
-        let width = if self.architecture.gated { 2 } else { 1 };
+        // Where gate and up meet while they are made, only what comes of them is written.
+        let meet = self.own && self.architecture.activation != Activation::Gelu;
+        let width = if self.architecture.gated && !meet {
+            2
+        } else {
+            1
+        };
         let up = of(width * intermediate_size);
-        let rotated = of((heads + kv_heads) * head_dim);
+        let rotated = if self.processor {
+            0
+        } else {
+            of((heads + kv_heads) * head_dim)
+        };
         // A norm's float32 input and output, unless they are the input and output themselves.
-        let exact = if number < FLOAT {
+        let by_kernel = self.processor && self.architecture.norm != NormKind::Layer;
+        let exact = if by_kernel {
+            0
+        } else if number < FLOAT {
             2 * hidden_size as u64 * FLOAT
         } else {
             0
@@ -92,10 +119,11 @@ impl Activations<'_> {
         // The same of the norm of the queries, and its output.
         let normed_queries = match self.architecture.qk_norm {
             None => 0,
+            Some(_) if by_kernel => 0,
             Some(_) => 3 * (heads * head_dim) as u64 * FLOAT,
         };
         // oneDNN wants the strided input of the last product contiguous.
-        let gated = of(intermediate_size);
+        let gated = if self.own { 0 } else { of(intermediate_size) };
         // The output of a branch that is not added as it is, its norm and a multiple of it; the
         // norm that attention and MLP read side by side.
         let branch = match self.architecture.form {
@@ -112,18 +140,31 @@ impl Activations<'_> {
             rows.saturating_mul(indices + rotation + residual + qkv + attended + up + branch);
         // Beside the normed input of attention, which lives to the block's end: its own
         // temporaries, or the normed input of the MLP and what is there before or after it.
-        let block = rows
-            .saturating_mul(
-                rotated
-                    .max(residual + exact.max(gated))
-                    .max(self.mixture())
-                    .max(normed_queries),
-            )
-            .max(attention)
-            .saturating_add(rows.saturating_mul(residual));
-        let logits = HEAD_ROWS as u64 * of(vocab_size)
-            + LOSS_ROWS * LOSS_COPIES * vocab_size as u64 * FLOAT
-            + HEAD_ROWS as u64 * of(2 * embedding_size);
+        let block = rows.saturating_mul(
+            rotated
+                .max(residual + exact.max(gated))
+                .max(self.mixture())
+                .max(normed_queries),
+        );
+        let block = if self.own {
+            block.saturating_add(attention)
+        } else {
+            block.max(attention)
+        };
+        let block = block.saturating_add(rows.saturating_mul(residual));
+        // The rows that count, normed and projected: all of them where logits are made a few at a
+        // time.
+        let selected = of(2 * hidden_size + embedding_size);
+        let logits = if self.own {
+            rows.saturating_mul(selected + 2 * 8)
+        } else {
+            let copies = if self.processor {
+                0
+            } else {
+                LOSS_ROWS * LOSS_COPIES
+            };
+            HEAD_ROWS as u64 * (of(vocab_size) + selected) + copies * vocab_size as u64 * FLOAT
+        };
         let head = rows
             .saturating_mul(indices + residual)
             .saturating_add(logits);
@@ -152,6 +193,9 @@ impl Activations<'_> {
         } = *self.architecture;
         let (heads, head_dim) = (heads as u64, head_dim as u64);
         let rows = windows.saturating_mul(len);
+        if self.own {
+            return self.laid_out(windows, len);
+        }
         let output = rows.saturating_mul(heads * (head_dim * self.number + FLOAT));
         let tiled = output.saturating_add(self.tiles(len));
         if !self.scores {
@@ -162,6 +206,17 @@ impl Activations<'_> {
         let repeated = rows.saturating_mul(5 * heads * head_dim * self.number);
         let scores = rows.saturating_mul(len).saturating_mul(3 * heads * FLOAT);
         tiled.saturating_add(repeated).saturating_add(scores)
+    }
+
+    /// Bytes that keys and values of windows take for kernels of our own.
+    fn laid_out(self, windows: u64, len: u64) -> u64 {
+        let Architecture {
+            kv_heads, head_dim, ..
+        } = *self.architecture;
+        let padded = |size: u64| size.div_ceil(PANEL as u64).saturating_mul(PANEL as u64);
+        let (kv_heads, head_dim) = (kv_heads as u64, head_dim as u64);
+        let width = kv_heads * (head_dim + padded(head_dim)) * self.number;
+        windows.saturating_mul(padded(len)).saturating_mul(width)
     }
 
     /// Bytes of masks, and of the scores of a tile where no fused kernel computes them.
@@ -221,6 +276,8 @@ mod tests {
             architecture,
             number,
             scores,
+            processor: !scores,
+            own: false,
         };
         activations.peak(windows.iter().copied())
     }

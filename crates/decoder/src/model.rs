@@ -176,6 +176,8 @@ impl Decoder {
             scores: self.device.is_cuda()
                 && self.kind == Kind::Float
                 && self.architecture.heads != self.architecture.kv_heads,
+            processor: self.engine.cpu().is_some(),
+            own: self.engine.multiplies().is_some(),
         }
         .peak(windows)
     }

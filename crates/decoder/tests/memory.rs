@@ -10,7 +10,7 @@ use std::process::Command;
 
 use assay_api::{Dtype, ErrorCode};
 use assay_checkpoint::Checkpoint;
-use assay_decoder::{Decoder, Sequence, runtime, weight_bytes};
+use assay_decoder::{Decoder, Products, Sequence, runtime, weight_bytes};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tch::Device;
@@ -149,12 +149,17 @@ impl Case {
         file.set_len((8 + header.len() + end) as u64).unwrap();
     }
 
-    fn load(&self) -> (TempDir, Checkpoint, Decoder) {
+    fn load(&self, own: bool) -> (TempDir, Checkpoint, Decoder) {
         let directory = tempfile::tempdir().unwrap();
         self.write(directory.path());
         runtime::init(1).unwrap();
         let checkpoint = Checkpoint::open(directory.path()).unwrap();
-        let decoder = Decoder::load(&checkpoint, self.dtype, Device::Cpu).unwrap();
+        let decoder = if own {
+            Decoder::load(&checkpoint, self.dtype, Device::Cpu)
+        } else {
+            Decoder::load_with(&checkpoint, self.dtype, Device::Cpu, Products::Libtorch)
+        };
+        let decoder = decoder.unwrap();
         (directory, checkpoint, decoder)
     }
 
@@ -169,10 +174,12 @@ impl Case {
     }
 
     /// Measures, in a process of its own, and holds the estimates against it.
-    fn measure(&self) {
+    ///
+    /// `own`: with kernels of our own where there are some; else libtorch multiplies.
+    fn measure(&self, own: bool) {
         runtime::init(1).unwrap();
         let before = status("RssAnon:");
-        let (_directory, checkpoint, decoder) = self.load();
+        let (_directory, checkpoint, decoder) = self.load(own);
         let loaded = status("RssAnon:") - before;
         let weights = weight_bytes(&checkpoint, self.dtype);
         println!("{}: weights {loaded} of {weights}", self.what);
@@ -192,7 +199,13 @@ impl Case {
         let estimate = decoder.memory_needed(self.windows.iter().copied());
         println!("{}: activations {used} of {estimate}", self.what);
         assert!(used <= estimate, "{}: {used} of {estimate}", self.what);
-        assert!(estimate <= 2 * used, "{}: {used} of {estimate}", self.what);
+        // What is asked for besides, in case libtorch wants it for a product.
+        let workspace = 3 << 19;
+        assert!(
+            estimate <= 2 * used + workspace,
+            "{}: {used} of {estimate}",
+            self.what
+        );
         // All weights are zero: every token is as likely as any other.
         let expected = (self.vocab_size as f64).ln();
         assert!(
@@ -234,10 +247,11 @@ fn alone(name: &str, index: &str) -> String {
 #[test]
 fn what_is_said_is_enough_and_not_twice_what_is_used() {
     if let Ok(index) = std::env::var(CASE) {
-        CASES[index.parse::<usize>().unwrap()].measure();
+        let index: usize = index.parse().unwrap();
+        CASES[index / 2].measure(index % 2 == 0);
         return;
     }
-    for (number, case) in CASES.iter().enumerate() {
+    for (number, case) in CASES.iter().flat_map(|case| [case, case]).enumerate() {
         let name = "what_is_said_is_enough_and_not_twice_what_is_used";
         let printed = alone(name, &number.to_string());
         println!("{printed}");
@@ -254,7 +268,7 @@ fn an_allocation_that_fails_is_out_of_memory() {
         assert!(text.contains("out of memory"), "{text}");
         return;
     }
-    let (_directory, _, decoder) = CASES[3].load();
+    let (_directory, _, decoder) = CASES[3].load(true);
     let micro_batch = CASES[3].micro_batch();
     let wanted = decoder.score(&micro_batch).unwrap();
     let unlimited = getrlimit(Resource::As);

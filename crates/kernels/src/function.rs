@@ -34,35 +34,28 @@ pub(crate) unsafe fn exp<V: Vector>(x: V) -> V {
     }
 }
 
-/// tanh(x) to some 3 units in the last place: the quotient of two polynomials in x^2, as Eigen has
-/// it, which is 1 from 7.9 on.
+/// tanh(x) to some 2 units in the last place: 1 - 2 / (e^2x + 1), and near zero, where that cancels,
+/// Cephes' polynomial.
 #[inline(always)]
 pub(crate) unsafe fn tanh<V: Vector>(x: V) -> V {
-    const BOUND: f32 = 7.905_311;
-    const ABOVE: [f32; 6] = [
-        2.000_187_9e-13,
-        -8.604_671_5e-11,
-        5.122_297_1e-8,
-        1.485_722_4e-5,
-        6.372_619_3e-4,
-        4.893_524_6e-3,
+    const NEAR: f32 = 0.625;
+    const TERMS: [f32; 4] = [
+        2.063_908_9e-2,
+        -5.373_971_6e-2,
+        1.333_144_2e-1,
+        -3.333_328_2e-1,
     ];
-    const BELOW: [f32; 3] = [1.185_347_1e-4, 2.268_434_6e-3, 4.893_525_2e-3];
     unsafe {
-        let x = V::splat(-BOUND).max(V::splat(BOUND).min(x));
+        let far = exp(x.add(x)).add(V::splat(1.0));
+        let far = V::splat(1.0).sub(V::splat(2.0).div(far));
         let square = x.mul(x);
-        let mut above = V::splat(-2.760_768_5e-16);
+        let mut sum = V::splat(-5.704_988_7e-3);
         let mut term = 0;
-        while term < ABOVE.len() {
-            above = above.mul_add(square, V::splat(ABOVE[term]));
+        while term < TERMS.len() {
+            sum = sum.mul_add(square, V::splat(TERMS[term]));
             term += 1;
         }
-        let mut below = V::splat(1.198_258_4e-6);
-        let mut term = 0;
-        while term < BELOW.len() {
-            below = below.mul_add(square, V::splat(BELOW[term]));
-            term += 1;
-        }
-        x.mul(above).div(below)
+        let near = sum.mul_add(square.mul(x), x);
+        square.if_below(V::splat(NEAR * NEAR), near, far)
     }
 }

@@ -68,6 +68,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn max(self, other: Self) -> Self;
     /// The smaller one; `other` if one of them is NaN.
     unsafe fn min(self, other: Self) -> Self;
+    /// `then` where `self` is below `bound`, and `other` elsewhere and where it is NaN.
+    unsafe fn if_below(self, bound: Self, then: Self, other: Self) -> Self;
     /// The nearest integer, half to even.
     unsafe fn nearest(self) -> Self;
     /// `self * 2^power`, for integers from -252 to 254.
@@ -176,6 +178,17 @@ impl Vector for Portable {
     #[inline(always)]
     unsafe fn min(self, other: Self) -> Self {
         self.zip(other, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    unsafe fn if_below(self, bound: Self, then: Self, other: Self) -> Self {
+        let mut result = other;
+        for lane in 0..LANES {
+            if self.0[lane] < bound.0[lane] {
+                result.0[lane] = then.0[lane];
+            }
+        }
+        result
     }
 
     #[inline(always)]

@@ -122,6 +122,14 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn if_below(self, bound: Self, then: Self, other: Self) -> Self {
+        unsafe {
+            let is_below = _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, bound.0);
+            Self(_mm256_blendv_ps(other.0, then.0, is_below))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn nearest(self) -> Self {
         Self(unsafe {
             _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0)
@@ -291,6 +299,14 @@ impl Vector for Avx512 {
     #[inline(always)]
     unsafe fn min(self, other: Self) -> Self {
         Self(unsafe { _mm512_min_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn if_below(self, bound: Self, then: Self, other: Self) -> Self {
+        unsafe {
+            let is_below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, bound.0);
+            Self(_mm512_mask_mov_ps(other.0, is_below, then.0))
+        }
     }
 
     #[inline(always)]
