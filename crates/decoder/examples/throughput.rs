@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! cargo run --release -p assay-decoder --example throughput -- \
-//!     build/demo/models/SmolLM2-135M-Instruct.Q4_1.gguf TEXT [threads] [dtype] [window] [tokens]
+//!     build/demo/models/SmolLM2-135M-Instruct.Q4_1.gguf TEXT \
+//!     [threads] [dtype] [window] [tokens] [products]
 //! ```
 //!
-//! The defaults are 1 thread, float32, windows of 1024 and micro-batches of 2048 tokens. The text's
+//! The defaults are 1 thread, float32, windows of 1024, micro-batches of 2048 tokens, and the fastest
+//! products: `libtorch`, `avx2`, `avx512` and `avx512_bf16` are others. The text's
 //! first four micro-batches, cut as blocks, are scored: each window's NLL and the total are printed
 //! for comparison with another program, then the fastest micro-batch and the fastest run of the
 //! matrix products alone. Run it on an idle machine.
@@ -16,7 +18,7 @@ use std::{env, fs};
 
 use assay_api::Dtype;
 use assay_checkpoint::Checkpoint;
-use assay_decoder::{Decoder, Sequence, runtime};
+use assay_decoder::{Decoder, Products, Sequence, runtime};
 use tch::Device;
 
 const MICRO_BATCHES: usize = 4;
@@ -26,7 +28,8 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [model, text, options @ ..] = arguments.as_slice() else {
-        return Err("usage: throughput MODEL TEXT [threads] [dtype] [window] [tokens]".into());
+        let usage = "throughput MODEL TEXT [threads] [dtype] [window] [tokens] [products]";
+        return Err(format!("usage: {usage}").into());
     };
     let number = |index: usize, default: usize| {
         options
@@ -38,6 +41,15 @@ fn main() -> Result<(), Failure> {
         None | Some("float32") => Dtype::Float32,
         Some("bfloat16") => Dtype::Bfloat16,
         Some(other) => return Err(format!("{other} is no dtype").into()),
+    };
+
+    let products = match options.get(4) {
+        None => Products::best(dtype),
+        Some(name) => {
+            let mut available = Products::available(dtype).into_iter();
+            let found = available.find(|products| products.to_string() == *name);
+            found.ok_or_else(|| format!("{name} has no products of {}", dtype.as_str()))?
+        }
     };
 
     runtime::init(threads)?;
@@ -59,7 +71,7 @@ fn main() -> Result<(), Failure> {
         .collect();
 
     let start = Instant::now();
-    let decoder = Decoder::load(&checkpoint, dtype, Device::Cpu)?;
+    let decoder = Decoder::load_with(&checkpoint, dtype, Device::Cpu, products)?;
     println!("loaded in {:.2?}", start.elapsed());
 
     let mut fastest = Duration::MAX;
@@ -85,7 +97,8 @@ fn main() -> Result<(), Failure> {
         .collect::<Result<Vec<_>, _>>()?;
     let floor = floor.into_iter().min().unwrap_or_default();
     let rate = |time: Duration| rows as f64 / time.as_secs_f64();
-    println!("{threads} threads, {} of {rows} tokens", dtype.as_str());
+    let dtype = dtype.as_str();
+    println!("{threads} threads, {dtype}, {products}, micro-batches of {rows} tokens");
     println!("score {fastest:.3?} {:.0} tokens/s", rate(fastest));
     println!("floor {floor:.3?} {:.0} tokens/s", rate(floor));
     Ok(())

@@ -1,13 +1,14 @@
 //! What computes: kernels of our own on processors, libtorch elsewhere.
 
 use std::any::Any;
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::{fmt, fs};
 
+use assay_api::Dtype;
 use assay_kernels::{Cpu, Factor as _, Level, Space, Threads, bf16};
-use tch::{Device, Kind};
+use tch::Device;
 
 use crate::profile::Recorder;
 use crate::{DecoderError, torch};
@@ -24,17 +25,30 @@ pub enum Products {
 impl Products {
     /// What is fastest here in a dtype. AMX is for libtorch alone: its instructions are not stable
     /// in Rust.
-    pub fn best(kind: Kind) -> Self {
-        let level = Level::best();
-        let own = match kind {
-            Kind::Float => f32::multiplies(level),
-            Kind::BFloat16 => bf16::multiplies(level) && !has_amx(),
-            _ => false,
+    pub fn best(dtype: Dtype) -> Self {
+        if dtype == Dtype::Bfloat16 && has_amx() {
+            return Self::Libtorch;
+        }
+        Self::available(dtype).pop().unwrap_or(Self::Libtorch)
+    }
+
+    /// All that this processor can, the fastest instruction set last.
+    pub fn available(dtype: Dtype) -> Vec<Self> {
+        let multiplies = match dtype {
+            Dtype::Float32 => f32::multiplies,
+            Dtype::Bfloat16 => bf16::multiplies,
         };
-        if own {
-            Self::Own(level)
-        } else {
-            Self::Libtorch
+        let levels = Level::ALL.into_iter().filter(|level| level.is_available());
+        let own = levels.filter(|level| multiplies(*level)).map(Self::Own);
+        std::iter::once(Self::Libtorch).chain(own).collect()
+    }
+}
+
+impl fmt::Display for Products {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(level) => level.fmt(f),
+            Self::Libtorch => f.write_str("libtorch"),
         }
     }
 }

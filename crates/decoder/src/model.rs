@@ -59,7 +59,7 @@ impl Decoder {
         dtype: Dtype,
         device: Device,
     ) -> Result<Self, DecoderError> {
-        Self::load_with(checkpoint, dtype, device, Products::best(kind_of(dtype)))
+        Self::load_with(checkpoint, dtype, device, Products::best(dtype))
     }
 
     /// As [`Decoder::load`], with a choice of who multiplies matrices if the device is a processor.

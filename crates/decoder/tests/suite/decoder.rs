@@ -2,9 +2,11 @@
 
 use std::fs;
 
-use crate::support::{CASES, Window, decoder, load, path, windows};
+use crate::support::{CASES, Window, decoder, load, load_with, path, windows};
 use assay_api::Dtype;
-use assay_decoder::{Decoder, DecoderError, MIN_GEMM_ROWS, Sequence};
+use assay_checkpoint::Checkpoint;
+use assay_decoder::{Decoder, DecoderError, MIN_GEMM_ROWS, Products, Sequence, runtime};
+use tch::Device;
 
 fn score(decoder: &Decoder, sequences: &[Sequence]) -> Vec<Vec<f64>> {
     decoder.score(sequences).unwrap()
@@ -59,6 +61,44 @@ fn two_runs_give_equal_bits() {
     }
 }
 
+/// Windows that threads share, and tokens in the middle of them.
+#[test]
+fn the_number_of_threads_changes_no_bit_of_kernels_of_our_own() {
+    for dtype in [Dtype::Float32, Dtype::Bfloat16] {
+        for products in Products::available(dtype) {
+            if products == Products::Libtorch {
+                continue;
+            }
+            let of = |threads: usize| {
+                // A number of threads is a thread's own.
+                let scored = std::thread::spawn(move || {
+                    runtime::init(threads).unwrap();
+                    let checkpoint = Checkpoint::open(&path("llama31_rope")).unwrap();
+                    let decoder =
+                        Decoder::load_with(&checkpoint, dtype, Device::Cpu, products).unwrap();
+                    let sequences: Vec<_> = windows("llama31_rope")
+                        .batch
+                        .iter()
+                        .cycle()
+                        .take(20)
+                        .map(Window::sequence)
+                        .collect();
+                    score(&decoder, &sequences)
+                });
+                scored.join().unwrap()
+            };
+            let alone = of(1);
+            for threads in [2, 3] {
+                assert_eq!(
+                    of(threads),
+                    alone,
+                    "{dtype:?}, {products}, {threads} threads"
+                );
+            }
+        }
+    }
+}
+
 /// More windows than one smallest product and one head chunk hold, of several lengths.
 #[test]
 fn company_and_order_change_a_window_by_rounding_only() {
@@ -94,20 +134,26 @@ fn company_and_order_change_a_window_by_rounding_only() {
 
 #[test]
 fn bfloat16_is_near_float32() {
-    for case in CASES {
+    let all = Products::available(Dtype::Bfloat16);
+    for (case, products) in CASES
+        .iter()
+        .flat_map(|case| all.iter().map(move |p| (case, *p)))
+    {
         let sequence = windows(case).single.sequence();
-        let mean = |dtype| {
-            let values = score(&decoder(case, dtype), std::slice::from_ref(&sequence)).remove(0);
+        let mean = |dtype, products| {
+            let decoder = load_with(&path(case), dtype, products);
+            let values = score(&decoder, std::slice::from_ref(&sequence)).remove(0);
             values.iter().sum::<f64>() / values.len() as f64
         };
-        let (exact, rounded) = (mean(Dtype::Float32), mean(Dtype::Bfloat16));
+        let exact = mean(Dtype::Float32, Products::best(Dtype::Float32));
+        let rounded = mean(Dtype::Bfloat16, products);
         assert!(
             (rounded / exact - 1.0).abs() < 0.03,
-            "{case}: {rounded} is far from {exact}"
+            "{case}, {products}: {rounded} is far from {exact}"
         );
         assert!(
             (rounded - exact).abs() > 1e-6,
-            "{case} was not computed in bfloat16"
+            "{case}, {products}: not computed in bfloat16"
         );
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Window, Windows, agrees, load, path, windows_in};
+use crate::support::{Window, Windows, agrees, load, load_with, path, windows_in};
 use assay_api::Dtype;
 use assay_checkpoint::Checkpoint;
-use assay_decoder::{Decoder, Sequence};
+use assay_decoder::{Decoder, Products, Sequence};
 use tch::Device;
 
 /// Directories below `folder` that hold a checkpoint with reference values.
@@ -51,12 +51,16 @@ fn safetensors_agree_with_transformers() {
     let mut wrong = Vec::new();
     for case in all {
         println!("{}", case.display());
-        let faults = faults(&load(&case, Dtype::Float32), &windows_in(&case));
-        wrong.extend(
-            faults
-                .iter()
-                .map(|fault| format!("{}: {fault}", case.display())),
-        );
+        for products in Products::available(Dtype::Float32) {
+            let decoder = load_with(&case, Dtype::Float32, products);
+            let faults = faults(&decoder, &windows_in(&case));
+            let case = case.display();
+            wrong.extend(
+                faults
+                    .iter()
+                    .map(|fault| format!("{case}, {products}: {fault}")),
+            );
+        }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

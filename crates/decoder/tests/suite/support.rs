@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use assay_api::Dtype;
 use assay_checkpoint::Checkpoint;
-use assay_decoder::{Decoder, Sequence, runtime};
+use assay_decoder::{Decoder, Products, Sequence, runtime};
 use serde::Deserialize;
 use tch::Device;
 
@@ -73,9 +73,14 @@ pub(crate) fn decoder(case: &str, dtype: Dtype) -> Decoder {
 }
 
 pub(crate) fn load(path: &Path, dtype: Dtype) -> Decoder {
+    load_with(path, dtype, Products::best(dtype))
+}
+
+/// The same, multiplied by those.
+pub(crate) fn load_with(path: &Path, dtype: Dtype, products: Products) -> Decoder {
     runtime::init(1).unwrap();
     let checkpoint = Checkpoint::open(path).unwrap_or_else(|error| panic!("{error}"));
-    Decoder::load(&checkpoint, dtype, Device::Cpu).unwrap()
+    Decoder::load_with(&checkpoint, dtype, Device::Cpu, products).unwrap()
 }
 
 /// Holds a window against transformers: every token, and the total.
