@@ -9,7 +9,7 @@
 //! The defaults are 1 thread, float32, windows of 1024, micro-batches of 2048 tokens, and the fastest
 //! products: `libtorch`, `avx2`, `avx512` and `avx512_bf16` are others. The text's
 //! first four micro-batches, cut as blocks, are scored: each window's NLL and the total are printed
-//! for comparison with another program, then the fastest micro-batch and the fastest run of the
+//! for comparison with another program, then the time of each stage, the fastest micro-batch and the fastest run of the
 //! matrix products alone. Run it on an idle machine.
 
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::{env, fs};
 
 use assay_api::Dtype;
 use assay_checkpoint::Checkpoint;
-use assay_decoder::{Decoder, Products, Sequence, runtime};
+use assay_decoder::{Decoder, Products, Sequence, Stage, runtime};
 use tch::Device;
 
 const MICRO_BATCHES: usize = 4;
@@ -74,6 +74,7 @@ fn main() -> Result<(), Failure> {
     let decoder = Decoder::load_with(&checkpoint, dtype, Device::Cpu, products)?;
     println!("loaded in {:.2?}", start.elapsed());
 
+    decoder.start_profile();
     let mut fastest = Duration::MAX;
     let mut total = 0.0;
     for micro_batch in windows.chunks(tokens.div_ceil(window)) {
@@ -87,6 +88,11 @@ fn main() -> Result<(), Failure> {
         }
     }
     println!("total {total:.9}");
+    if let Some(profile) = decoder.take_profile() {
+        for stage in Stage::ALL {
+            println!("{:10} {:9.3?}", stage.name(), profile.spent(stage));
+        }
+    }
 
     let rows = tokens.div_ceil(window) * window;
     let floor = (0..MICRO_BATCHES)
