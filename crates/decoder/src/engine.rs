@@ -129,7 +129,10 @@ struct Pool {
     threads: usize,
 }
 
-impl Threads for Pool {
+// SAFETY: numbers are handed out once, by a counter, to as many threads as there are; libtorch
+// returns when all its threads have.
+#[allow(unsafe_code)]
+unsafe impl Threads for Pool {
     fn count(&self) -> usize {
         self.threads
     }

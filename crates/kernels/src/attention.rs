@@ -64,10 +64,11 @@ impl Attention<'_> {
 
     /// Attention of each window. A row of `qkv` has the heads of queries, keys and values side by
     /// side; a row of `out` gets what each query head attends to, `[rows, heads * head_dim]`. Rows
-    /// outside of the windows stay as they are.
+    /// outside of the windows stay as they are. A value that is not finite makes NaN of each query
+    /// that attends to its row, and of no other.
     ///
-    /// `laid_out` is zeros, or what an earlier call with the same windows has left there; as long as
-    /// [`Attention::laid_out_len`] of all windows together.
+    /// `laid_out` is zeros, or what an earlier call with the same windows and heads has left
+    /// there; as long as [`Attention::laid_out_len`] of all windows together.
     ///
     /// # Panics
     /// If shapes do not fit each other, or the level has no products of `T`.
@@ -178,7 +179,9 @@ impl Attention<'_> {
         assert_eq!(out.columns(), heads * head_dim, "columns of attention");
         let rows = qkv.count().min(out.count());
         assert!(
-            windows.iter().all(|window| window.end <= rows),
+            windows
+                .iter()
+                .all(|window| window.start <= window.end && window.end <= rows),
             "windows within {rows} rows"
         );
         assert!(
@@ -275,6 +278,9 @@ impl<T: Factor> Task<'_, T> {
     }
 
     /// Keys are the rows of panels; of values the columns are.
+    ///
+    /// A row that a query does not see is multiplied by zero, which makes NaN of what is not
+    /// finite. So such values become zero, and their key NaN: scores are masked.
     #[inline(always)]
     unsafe fn lay(&self, head: usize, rows: Range<usize>) {
         let Attention {
@@ -296,6 +302,10 @@ impl<T: Factor> Task<'_, T> {
                     std::ptr::copy_nonoverlapping(key.add(at), step, T::STEP);
                     at += T::STEP;
                 }
+                let value = self.numbers(heads + kv_heads + head, row);
+                if !(0..head_dim).all(|at| (*value.add(at)).wide().is_finite()) {
+                    *panel = T::of(f32::NAN);
+                }
             }
             for first in rows.clone().step_by(T::STEP) {
                 let step = values.add(first * PANEL);
@@ -303,7 +313,9 @@ impl<T: Factor> Task<'_, T> {
                     let value = self.numbers(heads + kv_heads + head, first + part);
                     for at in 0..head_dim {
                         let panel = at / PANEL * PANEL * len + at % PANEL * T::STEP;
-                        *step.add(panel + part) = *value.add(at);
+                        let number = *value.add(at);
+                        let is_finite = number.wide().is_finite();
+                        *step.add(panel + part) = if is_finite { number } else { T::default() };
                     }
                 }
             }
@@ -456,7 +468,10 @@ impl Softmax {
             } else {
                 1.0
             };
-            let (scale, shift) = (V::splat(scale), V::splat(-self.highest));
+            // Where nothing is above minus infinity yet, nothing is to be taken away either.
+            let is_any = self.highest > f32::NEG_INFINITY;
+            let shift = V::splat(if is_any { -self.highest } else { 0.0 });
+            let scale = V::splat(scale);
             let mut sum = V::splat(0.0);
             let mut at = range.start;
             while at < range.end {

@@ -218,13 +218,24 @@ impl Row {
             // Where nothing is above minus infinity yet, nothing is to be taken away either.
             let is_any = self.highest > f32::NEG_INFINITY;
             let shift = V::splat(if is_any { self.highest } else { 0.0 });
-            let mut sum = V::splat(0.0);
+            // Four sums are rounded a quarter as often as one.
+            let mut sums = [V::splat(0.0); 4];
             let mut at = 0;
+            while at + 4 * V::LANES <= end {
+                let mut part = 0;
+                while part < 4 {
+                    let x = V::load(outputs.add(at + part * V::LANES));
+                    sums[part] = sums[part].add(exp(x.sub(shift)));
+                    part += 1;
+                }
+                at += 4 * V::LANES;
+            }
             while at < end {
-                sum = sum.add(exp(V::load(outputs.add(at)).sub(shift)));
+                sums[0] = sums[0].add(exp(V::load(outputs.add(at)).sub(shift)));
                 at += V::LANES;
             }
-            self.sum += f64::from(sum.sum());
+            let [a, b, c, d] = sums;
+            self.sum += f64::from(a.add(b).add(c.add(d)).sum());
         }
     }
 }

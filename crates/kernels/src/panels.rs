@@ -84,6 +84,7 @@ impl<'a, T: Factor> Panels<'a, T> {
     /// If there is no such slot, or `row` has another length.
     pub fn copy_row(&self, slot: usize, row: &mut [T]) {
         assert_eq!(row.len(), self.inputs, "numbers of a row");
+        assert!(slot < self.count() * PANEL, "no slot {slot}");
         let start = place::<T>(slot, 0, self.inputs);
         let steps = self.data[start..].chunks(PANEL * T::STEP);
         for (step, numbers) in steps.zip(row.chunks_exact_mut(T::STEP)) {
@@ -94,9 +95,10 @@ impl<'a, T: Factor> Panels<'a, T> {
     /// Lays rows out: row i goes to slot `slot_of(i)`.
     ///
     /// # Panics
-    /// If a slot lies outside of `panels`.
+    /// If a slot lies outside of `panels`, or rows of that length cannot be laid out.
     pub fn fill(panels: &mut [T], rows: Rows<'_, T>, slot_of: impl Fn(usize) -> usize) {
         let inputs = rows.columns();
+        assert!(Self::takes(inputs), "panels of {inputs} inputs");
         for row in 0..rows.count() {
             let slot = slot_of(row);
             assert!(

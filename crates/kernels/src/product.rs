@@ -248,7 +248,8 @@ mod tests {
 
     struct Many(usize);
 
-    impl Threads for Many {
+    // SAFETY: one task after the other.
+    unsafe impl Threads for Many {
         fn count(&self) -> usize {
             self.0
         }

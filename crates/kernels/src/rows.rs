@@ -26,7 +26,10 @@ fn check(len: usize, count: usize, columns: usize, stride: usize) {
     );
     let needed = count
         .checked_sub(1)
-        .map_or(0, |last| last * stride + columns);
+        .map_or(Some(0), |last| {
+            last.checked_mul(stride)?.checked_add(columns)
+        })
+        .unwrap_or(usize::MAX);
     assert!(
         needed <= len,
         "{count} rows of {columns} columns need {needed} numbers, not {len}"

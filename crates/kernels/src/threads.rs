@@ -6,7 +6,11 @@ use crate::level::Level;
 use crate::space::Space;
 
 /// Threads that share work.
-pub trait Threads: Sync {
+///
+/// # Safety
+/// Kernels write to one matrix from several tasks: `run` runs each number below `tasks` once and no
+/// other, at most `count` of them at the same time, and returns after the last has ended.
+pub unsafe trait Threads: Sync {
     /// How many there are.
     fn count(&self) -> usize;
 
@@ -29,7 +33,8 @@ pub struct Cpu<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Alone;
 
-impl Threads for Alone {
+// SAFETY: one task after the other.
+unsafe impl Threads for Alone {
     fn count(&self) -> usize {
         1
     }
@@ -73,7 +78,8 @@ mod tests {
 
     struct Several(usize);
 
-    impl Threads for Several {
+    // SAFETY: one task after the other.
+    unsafe impl Threads for Several {
         fn count(&self) -> usize {
             self.0
         }
