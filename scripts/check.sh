@@ -13,7 +13,7 @@ done
 
 step formatting cargo fmt --all --check
 if has shellcheck; then
-    step 'shell scripts' shellcheck --external-sources scripts/*.sh .ci/run
+    step 'shell scripts' shellcheck --external-sources scripts/*.sh bench/gpu .ci/run
 else
     say 'shell scripts: skipped, shellcheck is not installed'
 fi

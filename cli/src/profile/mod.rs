@@ -31,7 +31,9 @@ use crate::{ended, follow, method, output, results, submit};
 /// and nothing else, which scoring cannot be faster than. What was started is ended and removed.
 ///
 /// Stages are shown with their seconds, summed over the devices, and their share of the devices'
-/// time from the first claim to the last commit. Run it on an idle machine.
+/// time from the first claim to the last commit. What is computed together counts where most of it
+/// is: on processors the activation among the products, and the loss in the head. Run it on an idle
+/// machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Profile {

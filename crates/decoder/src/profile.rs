@@ -24,9 +24,10 @@ pub enum Stage {
     Rotary,
     /// Attention without its products with weights.
     Attention,
-    /// Activation of the MLP, the gate included.
+    /// Activation of the MLP, the gate included; a part of the products where it is computed with
+    /// them.
     Activation,
-    /// From the residual stream to logits.
+    /// From the residual stream to logits; to NLLs where logits exist a few at a time.
     Head,
     /// From logits to NLLs, and their way to the host.
     Loss,
