@@ -197,7 +197,14 @@ async fn run_within(service: &mut Service, settings: &[&str], left: u64) -> Opti
 /// Memory that is not there although the settings say so: an allocation fails.
 #[tokio::test]
 async fn an_allocation_that_fails_splits_or_is_named() {
-    let mut service = Service::start(roots()).await;
+    // glibc asks the system for each larger piece of memory, and has none in reserve: an arena of a
+    // thread would be 64 MB of addresses.
+    let environment = vec![
+        ("MALLOC_ARENA_MAX", "1".to_owned()),
+        ("MALLOC_MMAP_THRESHOLD_", "65536".to_owned()),
+        ("MALLOC_TRIM_THRESHOLD_", "65536".to_owned()),
+    ];
+    let mut service = Service::start_in(roots(), &[], environment).await;
     service.add_worker(DEVICES);
     let whole = run(&service).await;
     let window = bytes_of_a_window(&mut service).await;
