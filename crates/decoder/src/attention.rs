@@ -10,16 +10,13 @@ use crate::DecoderError;
 use crate::batch::{Group, signed};
 use crate::engine::Engine;
 use crate::linear::Linear;
+use crate::mask::{QUERY_ROWS, Tile};
 use crate::norm::Norm;
 use crate::profile::Stage;
 use crate::rope::Rotation;
 use crate::torch::Output;
 use crate::view::{numbers_mut, rows, rows_mut, with_element};
 use crate::weights::Loader;
-
-/// Queries that attention takes at a time where not every one attends to all keys before it, or
-/// the scores are changed: a tile of scores has this many rows.
-pub(crate) const QUERY_ROWS: i64 = 256;
 
 /// Sizes of attention, as libtorch wants them.
 #[derive(Clone, Copy, Debug)]
@@ -407,50 +404,6 @@ impl Attention {
     }
 }
 
-/// A tile of scores: `rows` queries, the first of which is key number `before` of `keys`.
-#[derive(Clone, Copy, Debug)]
-struct Tile {
-    rows: i64,
-    keys: i64,
-    before: i64,
-}
-
-impl Tile {
-    /// `[rows, keys]` in the dtype and on the device of `like`: 0 where a query attends to a key,
-    /// else minus infinity.
-    ///
-    /// That depends on their distance alone, so the masks of all tiles under a window are parts of
-    /// one, whose first column is the farthest key that the first query attends to.
-    fn mask(
-        self,
-        made: &mut BTreeMap<i64, Tensor>,
-        window: i64,
-        like: &Tensor,
-    ) -> Result<Tensor, DecoderError> {
-        let whole = if let Some(whole) = made.get(&window) {
-            whole.shallow_clone()
-        } else {
-            let whole = band(window, like)?;
-            made.insert(window, whole.shallow_clone());
-            whole
-        };
-        let part = whole.f_narrow(0, 0, self.rows)?;
-        Ok(part.f_narrow(1, window - 1 - self.before, self.keys)?)
-    }
-}
-
-/// `[QUERY_ROWS, window - 1 + QUERY_ROWS]`: query `i` attends to columns `i` to `i + window - 1`.
-fn band(window: i64, like: &Tensor) -> Result<Tensor, DecoderError> {
-    let numbers = (Kind::Int64, like.device());
-    let columns = window - 1 + QUERY_ROWS;
-    let queries = Tensor::f_arange(QUERY_ROWS, numbers)?.f_unsqueeze(1)?;
-    let distance = Tensor::f_arange(columns, numbers)?.f_sub(&queries)?;
-    let excluded = distance.f_lt(0)?.f_logical_or(&distance.f_ge(window)?)?;
-    let options = (like.f_kind()?, like.device());
-    Ok(Tensor::f_zeros([QUERY_ROWS, columns], options)?
-        .f_masked_fill_(&excluded, f64::NEG_INFINITY)?)
-}
-
 /// The slope of each head (Press et al. 2022, as in transformers' `build_alibi_tensor`): a
 /// geometric sequence for a power of two of heads, with every other term of the next longer one
 /// for the heads beyond.
@@ -478,38 +431,5 @@ mod tests {
         };
         close(&slopes(4), &[0.25, 0.0625, 0.015_625, 0.003_906_25]);
         close(&slopes(6)[4..], &[0.5, 0.125]);
-    }
-
-    #[test]
-    fn a_mask_excludes_what_comes_later_and_what_is_too_far_back() {
-        let like = Tensor::zeros([1], (Kind::Float, Device::Cpu));
-        let tile = Tile {
-            rows: 2,
-            keys: 4,
-            before: 2,
-        };
-        for (window, wanted) in [
-            (2, [0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]),
-            (3, [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0]),
-            (99, [1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
-        ] {
-            // The first tile under a window starts as far before it as there are keys.
-            let before = tile.before.min(window - 1);
-            let from = tile.before - before;
-            let part = Tile {
-                keys: tile.keys - from,
-                before,
-                ..tile
-            };
-            let mask = part.mask(&mut BTreeMap::new(), window, &like).unwrap();
-            let allowed: Vec<f64> =
-                Vec::try_from(mask.exp().to_kind(Kind::Double).reshape([-1])).unwrap();
-            let skipped = usize::try_from(from).unwrap();
-            let wanted: Vec<f64> = wanted
-                .chunks(4)
-                .flat_map(|row| row[skipped..].to_vec())
-                .collect();
-            assert_eq!(allowed, wanted, "window {window}");
-        }
     }
 }

@@ -14,6 +14,7 @@ mod head;
 mod layer;
 mod linear;
 mod loss;
+mod mask;
 mod memory;
 mod mlp;
 mod model;

@@ -6,7 +6,7 @@ use assay_checkpoint::{
 };
 use assay_kernels::PANEL;
 
-use crate::attention::QUERY_ROWS;
+use crate::mask::QUERY_ROWS;
 use crate::model::{HEAD_ROWS, MIN_GEMM_ROWS};
 use crate::weights::CHUNK;
 

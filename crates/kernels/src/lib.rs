@@ -23,6 +23,7 @@ mod panels;
 mod product;
 mod rope;
 mod rows;
+mod softmax;
 mod space;
 mod threads;
 mod vector;
