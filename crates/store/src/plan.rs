@@ -154,11 +154,15 @@ impl Store {
         .bind(worker)
         .fetch_optional(&mut *tx)
         .await?;
+        // Rolled back before the answer: a transaction that is dropped keeps its locks a little
+        // longer, and a claim that comes at once would pass the job by.
         let Some(attempt) = attempt else {
+            tx.rollback().await?;
             return Ok(false);
         };
         if let Some(outcome) = attempt.outcome {
             // The answer to an earlier call was lost on its way.
+            tx.rollback().await?;
             return Ok(outcome == "committed");
         }
         sqlx::query(
