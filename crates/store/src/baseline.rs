@@ -5,7 +5,7 @@
 //! claimed as a whole in the transaction that sets `running`, so when none of its attempts is live
 //! any more, none will come.
 
-use assay_api::{JobId, JobState};
+use assay_api::JobId;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::{FromRow, PgConnection};
@@ -86,7 +86,7 @@ impl Store {
         {
             return Ok(Vec::new());
         }
-        let Some((mut tx, JobState::Running)) = self.try_lock_job(job.id).await? else {
+        let Some(mut tx) = self.try_lock_running(job.id).await? else {
             return Ok(Vec::new());
         };
         let (wanted, shards, flops): (bool, i64, f64) = sqlx::query_as(
@@ -101,6 +101,7 @@ impl Store {
         .fetch_one(&mut *tx)
         .await?;
         if !wanted {
+            tx.rollback().await?;
             return Ok(Vec::new());
         }
         let ranks = ranks(count(shards)?, flops, rate).into_iter();
@@ -128,6 +129,7 @@ impl Store {
         .fetch_all(&mut *tx)
         .await?;
         if claimed.is_empty() {
+            tx.rollback().await?;
             return Ok(Vec::new());
         }
         sqlx::query("update jobs set baseline_state = 'running' where id = $1")

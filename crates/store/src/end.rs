@@ -77,7 +77,10 @@ impl Store {
         .bind(bigint(failure.computed_tokens)?)
         .fetch_optional(&mut *tx)
         .await?;
-        let Some(ended) = ended else { return Ok(()) };
+        let Some(ended) = ended else {
+            tx.rollback().await?;
+            return Ok(());
+        };
         // An audit that fails says nothing of the shard, which has been computed: it is left to
         // another worker.
         let errors = match ended.audited() {

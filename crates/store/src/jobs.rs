@@ -153,7 +153,7 @@ impl Store {
         .await?
         .rows_affected();
         if inserted == 0 {
-            drop(tx);
+            tx.rollback().await?;
             let made = match new.idempotency_key {
                 Some(key) => self.job_of_key(key, new.body).await?,
                 None => None,
@@ -164,6 +164,7 @@ impl Store {
             if let (Some(name), Some(digest)) = (&dataset.upload, &dataset.upload_digest)
                 && !uploads::hold(&mut tx, name, digest).await?
             {
+                tx.rollback().await?;
                 return Ok(Creation::UploadChanged(name.clone()));
             }
         }
@@ -255,6 +256,7 @@ impl Store {
             return Ok(Cancellation::NotFound);
         };
         if state.is_final() {
+            tx.rollback().await?;
             return Ok(Cancellation::AlreadyEnded(self.existing_job(id).await?));
         }
         sqlx::query(

@@ -199,7 +199,7 @@ impl Store {
                 continue;
             }
             // Whoever holds the job looks after it, and the next reaper comes soon.
-            if let Some((mut tx, JobState::Running)) = self.try_lock_job(job).await? {
+            if let Some(mut tx) = self.try_lock_running(job).await? {
                 baseline::give_up(&mut tx, job, now).await?;
                 audit::sweep(&mut tx, job).await?;
                 tx.commit().await?;

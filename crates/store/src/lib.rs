@@ -67,8 +67,8 @@ const IDLE_IN_TRANSACTION: &str = "20s";
 /// Documents in one row of `document_chunks`.
 const CHUNK: usize = 4096;
 
-/// A transaction that holds a job's row, and the state it is in.
-type LockedJob = (Transaction<'static, Postgres>, JobState);
+/// A transaction that holds a job's row.
+type Locked = Transaction<'static, Postgres>;
 
 /// The ledger. Clones share one pool of connections.
 #[derive(Clone, Debug)]
@@ -128,9 +128,12 @@ impl Store {
         Ok(())
     }
 
-    /// Begins a transaction that holds the job's row, the first lock in the order.
+    /// Begins a transaction that holds the job's row, the first lock in the order, and answers its state.
     /// None if there is no such job.
-    async fn lock_job(&self, job: JobId) -> Result<Option<LockedJob>, StoreError> {
+    ///
+    /// Whoever has nothing to write rolls it back before the answer. A transaction that is dropped
+    /// keeps its locks a little longer, and a claim that comes at once would pass the job by.
+    async fn lock_job(&self, job: JobId) -> Result<Option<(Locked, JobState)>, StoreError> {
         let mut tx = self.pool.begin().await?;
         let state: Option<String> =
             sqlx::query_scalar("select state::text from jobs where id = $1 for no key update")
@@ -140,15 +143,16 @@ impl Store {
         state.map(|state| Ok((tx, rows::parse(state)?))).transpose()
     }
 
-    /// As [`Store::lock_job`], without waiting: none as well if somebody else holds the row.
-    async fn try_lock_job(&self, job: JobId) -> Result<Option<LockedJob>, StoreError> {
+    /// As [`Store::lock_job`] of a running job, without waiting: none as well if the job does not
+    /// run, or somebody else holds the row.
+    async fn try_lock_running(&self, job: JobId) -> Result<Option<Locked>, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let state: Option<String> = sqlx::query_scalar(
-            "select state::text from jobs where id = $1 for no key update skip locked",
+        let held = sqlx::query(
+            "select from jobs where id = $1 and state = 'running' for no key update skip locked",
         )
         .bind(job)
         .fetch_optional(&mut *tx)
         .await?;
-        state.map(|state| Ok((tx, rows::parse(state)?))).transpose()
+        Ok(held.map(|_| tx))
     }
 }

@@ -154,8 +154,6 @@ impl Store {
         .bind(worker)
         .fetch_optional(&mut *tx)
         .await?;
-        // Rolled back before the answer: a transaction that is dropped keeps its locks a little
-        // longer, and a claim that comes at once would pass the job by.
         let Some(attempt) = attempt else {
             tx.rollback().await?;
             return Ok(false);
@@ -193,6 +191,7 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         let Some(planned) = planned else {
+            tx.rollback().await?;
             return Ok(false);
         };
         if int(plan.datasets.len())? != planned.rows {

@@ -115,7 +115,10 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         let job = JobRow::read(&mut tx, id).await?;
-        let Some(job) = job else { return Ok(None) };
+        let Some(job) = job else {
+            tx.rollback().await?;
+            return Ok(None);
+        };
         let rows: Vec<DatasetRow> = sqlx::query_as(
             "select name, method, method_index, reused_from, warnings, digest, scored_tokens, seconds,
                     statistics

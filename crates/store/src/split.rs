@@ -42,9 +42,11 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         let Some((shard, is_audit)) = attempt.filter(|_| state == JobState::Running) else {
+            tx.rollback().await?;
             return Ok(false);
         };
         if is_audit {
+            tx.rollback().await?;
             return Ok(true);
         }
         sqlx::query(

@@ -150,7 +150,9 @@ impl Store {
         lock_digest(&mut tx, digest).await?;
         // A statement of its own, so that it sees what was committed during the wait.
         let unused = !in_use(&mut tx, digest).await?;
-        Ok(unused.then(remove))
+        let removed = unused.then(remove);
+        tx.rollback().await?;
+        Ok(removed)
     }
 }
 

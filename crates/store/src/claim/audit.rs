@@ -82,6 +82,7 @@ impl Store {
             .fetch_optional(&mut *tx)
             .await?;
             let Some(index) = index else {
+                tx.rollback().await?;
                 return Ok(None);
             };
             let (key, kind) = (job.rate_key.as_deref(), claimant.device_kind);
@@ -126,6 +127,7 @@ impl Store {
                 tx.commit().await?;
                 return Ok(Some(claimed.into_claim(job.id)?));
             }
+            tx.rollback().await?;
         }
         Ok(None)
     }

@@ -49,10 +49,11 @@ impl Store {
         let Some(copy) = find(&self.pool, claimant, None, now).await? else {
             return Ok(None);
         };
-        let Some((mut tx, _)) = self.try_lock_job(copy.job).await? else {
+        let Some(mut tx) = self.try_lock_running(copy.job).await? else {
             return Ok(None);
         };
         let Some(copy) = find(&mut *tx, claimant, Some(copy.job), now).await? else {
+            tx.rollback().await?;
             return Ok(None);
         };
         // Where the primary attempt was lost and a copy runs on, the new one is the primary.
@@ -91,6 +92,7 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         let Some(claimed) = claimed else {
+            tx.rollback().await?;
             return Ok(None);
         };
         tx.commit().await?;
