@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use assay_api::Check;
+use assay_api::{Check, Dtype};
 use assay_checkpoint::Checkpoint;
+use assay_decoder::Products;
 use assay_store::Store;
 
 use crate::config::Config;
@@ -42,6 +43,7 @@ fn checks(config: &Config) -> Vec<Check> {
                 let found = format!("{device} is {}", device_kind(&device));
                 checks.push(Check::passed("device", found));
             }
+            checks.extend(Dtype::ALL.iter().map(|dtype| products(*dtype)));
         }
         Err(error) => checks.push(Check::failed(
             "devices",
@@ -62,6 +64,12 @@ fn checks(config: &Config) -> Vec<Check> {
     checks.push(writable(&config.state_dir));
     checks.push(database(config));
     checks
+}
+
+/// What multiplies matrices on the processor. On a GPU, libtorch does.
+fn products(dtype: Dtype) -> Check {
+    let found = format!("{} with {}", dtype.as_str(), Products::best(dtype));
+    Check::passed("matrix products", found)
 }
 
 /// A device of one GPU needs no NCCL, so that it is missing is no failure.
