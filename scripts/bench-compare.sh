@@ -44,7 +44,7 @@ rm -rf "$work/state"
 : >"$work/assay.log"
 : >"$work/contestants.log"
 
-commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+commit=$(measured_commit)
 # The settings that were given belong to the command that the report names.
 command='make bench-compare'
 for name in DEVICES HARNESS_WINDOWS DTYPES WINDOWS BYTES ROUNDS; do

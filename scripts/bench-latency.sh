@@ -18,7 +18,7 @@ flock --nonblock 8 || die "another run of this benchmark is still running (its l
 rm -rf "$work/state"
 : >"$work/assay.log"
 
-commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+commit=$(measured_commit)
 # The settings that were given belong to the command that the report names.
 command='make bench-latency'
 for name in SECONDS_POLLED JOBS; do

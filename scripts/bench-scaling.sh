@@ -17,7 +17,7 @@ flock --nonblock 8 || die "another run of this benchmark is still running (its l
 rm -rf "$work/state"
 : >"$work/assay.log"
 
-commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+commit=$(measured_commit)
 options=(--pairs "${PAIRS:-5}")
 command='make bench-scaling'
 [ -z "${PAIRS:-}" ] || command="PAIRS=$PAIRS $command"

@@ -23,6 +23,18 @@ step() {
     say "$name: $((SECONDS - start)) s"
 }
 
+# measured_commit: the commit that is measured, marked if a file differs from it. What another
+# benchmark has written is no difference.
+measured_commit() {
+    local commit
+    commit=$(git -C "$root" describe --always 2>/dev/null) || {
+        echo unknown
+        return
+    }
+    git -C "$root" diff --quiet HEAD -- . ':!bench/results' || commit+=-dirty
+    echo "$commit"
+}
+
 # One set-up at a time: `make demo` and `make test` may be started together. The kernel drops the
 # lock with the process, however it ends.
 lock_setup() {
