@@ -57,6 +57,9 @@ pub struct DatasetStatistics {
     pub clusters: u32,
     /// What a reader of the numbers should know.
     pub warnings: Vec<String>,
+    /// Sum and count of each span, where one document's spans are the clusters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<(ExactSum, u64)>,
     /// The numbers of each group of documents, ordered by name; none if there are no groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupStatistics>,
@@ -138,6 +141,10 @@ pub fn statistics(
         overflow,
         clusters: error.clusters,
         warnings: warnings.into_iter().flatten().collect(),
+        spans: match layout {
+            ClusterLayout::Documents { .. } => Vec::new(),
+            ClusterLayout::Spans { .. } => clusters.to_vec(),
+        },
         groups,
     }
 }
@@ -263,6 +270,7 @@ mod tests {
         });
         let s = statistics(&facts, &layout, &sums, &Detail::default());
         assert_eq!((s.clusters, s.unscored_documents, s.words), (50, 1, 80));
+        assert_eq!(s.spans, sums);
         assert_close(s.perplexity, 1.75_f64.exp());
         assert_close(s.macro_perplexity, 1.75_f64.exp());
         // Every span is half a nat off the mean of 3.5: sqrt(50/49 * 50 * 0.25) / 100.
@@ -335,12 +343,12 @@ mod tests {
         );
     }
 
-    /// Rows of version 0.1 have no groups.
+    /// Rows of version 0.1 have neither groups nor spans.
     #[test]
     fn older_rows_are_read() {
         let s = of(&DOCUMENTS);
         let json = serde_json::to_value(&s).unwrap();
-        assert_eq!(json.get("groups"), None);
+        assert_eq!((json.get("groups"), json.get("spans")), (None, None));
         assert_eq!(
             serde_json::from_value::<DatasetStatistics>(json).unwrap(),
             s
