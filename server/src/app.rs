@@ -19,7 +19,8 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::edge;
 use crate::remote::{self, Named};
 use crate::routes::{
-    archive, datasets, documents, health, jobs, manual, models, plans, shards, tokens, workers,
+    archive, comparisons, datasets, documents, health, jobs, manual, models, plans, shards, tokens,
+    workers,
 };
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
@@ -121,6 +122,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(jobs::create, jobs::list))
         .routes(routes!(jobs::get, jobs::cancel))
         .routes(routes!(jobs::results))
+        .routes(routes!(jobs::gate))
+        .routes(routes!(comparisons::compare))
         .routes(routes!(documents::list))
         .routes(routes!(tokens::list))
         .routes(routes!(shards::list))

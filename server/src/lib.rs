@@ -6,6 +6,7 @@
 
 mod app;
 mod archive;
+mod comparisons;
 mod config;
 mod database;
 mod doctor;

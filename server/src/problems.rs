@@ -43,6 +43,11 @@ problem_sets! {
     OfCancellation: [NotFound, JobEnded];
     /// Of operations on one job.
     OfJob: [NotFound];
+    /// Of `POST /comparisons`.
+    OfComparison: [
+        MalformedJson, PayloadTooLarge, UnsupportedMediaType, InvalidRequest, NotFound, JobNotEnded,
+        NotComparable
+    ];
     /// Of lists.
     OfList: [InvalidRequest];
     /// Of lists that belong to one job.

@@ -129,6 +129,24 @@ impl<'de, T: FromStr> Deserialize<'de> for Cursor<T> {
     }
 }
 
+/// A tag of a job, as `key:value`.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Tag(pub(crate) String, pub(crate) String);
+
+impl TryFrom<String> for Tag {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some((key, value)) if !key.is_empty() && !text.contains('\0') => {
+                Ok(Self(key.to_owned(), value.to_owned()))
+            }
+            _ => Err(format!("takes `key:value`, not {text:?}")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

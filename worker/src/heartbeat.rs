@@ -259,6 +259,7 @@ mod tests {
             methods: &OneOrMany::One(Method::rolling(8)),
             datasets: &[DatasetRef::at("d")],
             dtype: Dtype::Float32,
+            gate: None,
         };
         store.create_job(&new).await.unwrap();
     }

@@ -21,7 +21,7 @@ use crate::dataset::DatasetOptions;
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::job::DtypeArg;
 use crate::up::{Host, Hub, Settings, with_service};
-use crate::{ended, follow, method, output, results, submit};
+use crate::{follow, method, output, results, submit};
 
 /// Say where the time of a job on this machine goes, stage by stage.
 ///
@@ -167,6 +167,7 @@ impl Profile {
             priority: 0,
             audit: 0.0,
             baseline: BaselineRequest::Skip,
+            gate: None,
         }
     }
 }
@@ -184,7 +185,7 @@ async fn score(client: &Client, request: &JobRequest) -> Result<Job, Failure> {
     let key = uuid::Uuid::new_v4().to_string();
     let job = submit::post(client, request, &key).await?.value;
     let job = follow::follow(client, job).await?.value;
-    match ended::why(&job, "the job") {
+    match job.why_unsuccessful("the job") {
         Some(why) => Err(Failure::Failed(why)),
         None => Ok(job),
     }

@@ -65,6 +65,8 @@ codes! {
     JobNotEnded = "E0012", 409, "Job has not ended";
     /// The server's disk has no room for an upload or an archive.
     StorageFull = "E0013", 507, "No room on the disk";
+    /// Two jobs measured something else, or in another way; `errors` names each difference.
+    NotComparable = "E0014", 409, "Jobs cannot be compared";
 
     /// A worker could not reach the database for longer than its lease.
     DatabaseUnreachable = "E1001", 503, "Database unreachable";

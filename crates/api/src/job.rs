@@ -6,9 +6,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::one_or_many::object;
 use crate::{
-    BaselineRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode, JobId, Method, MethodRequest,
-    ModelRef, ModelSchema, Numerics, OneOrMany,
+    BaselineRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode, Gate, GateRequest, JobId, Method,
+    MethodRequest, ModelRef, ModelSchema, Numerics, OneOrMany,
 };
 
 /// The body of `POST /jobs`.
@@ -63,6 +64,14 @@ pub struct JobRequest {
     /// measured against.
     #[serde(default, skip_serializing_if = "is_default")]
     pub baseline: BaselineRequest,
+    /// An earlier job that this one is held against when it has succeeded: see
+    /// `GET /jobs/{id}/gate`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object"
+    )]
+    pub gate: Option<GateRequest>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -157,6 +166,9 @@ pub struct Job {
     /// Whether one device computes a sample alone first.
     #[serde(default)]
     pub baseline: BaselineRequest,
+    /// What it is held against when it has succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
     /// When it was accepted.
     pub created_at: DateTime<Utc>,
     /// When a worker first took it up.
@@ -167,6 +179,33 @@ pub struct Job {
     pub progress: Progress,
     /// Why it failed.
     pub error: Option<JobError>,
+}
+
+impl Job {
+    /// Why the job, called `which`, ended without success; none if it did not.
+    pub fn why_unsuccessful(&self, which: &str) -> Option<String> {
+        if !self.state.is_final() || self.state == JobState::Succeeded {
+            return None;
+        }
+        let state = self.state.as_str();
+        let Some(error) = &self.error else {
+            return Some(format!("{which} was {state}"));
+        };
+        let field = error
+            .field
+            .as_ref()
+            .map(|field| format!("{field}: "))
+            .unwrap_or_default();
+        let shard = error
+            .shard
+            .as_ref()
+            .map(|shard| format!(" (shard {} on {})", shard.shard, shard.worker))
+            .unwrap_or_default();
+        Some(format!(
+            "{which} {state} ({}): {field}{}{shard}",
+            error.code, error.detail
+        ))
+    }
 }
 
 /// How far a job is.

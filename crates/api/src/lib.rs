@@ -5,6 +5,7 @@
 
 mod check;
 mod code;
+mod comparison;
 mod dataset;
 mod inspect;
 mod job;
@@ -23,6 +24,10 @@ mod upload;
 
 pub use check::Check;
 pub use code::ErrorCode;
+pub use comparison::{
+    Comparison, ComparisonRequest, DatasetComparison, DocumentChange, Gate, GateRequest,
+    GateResult, GroupComparison, JobSelector, JobSelectorSchema, PairedDifference, Unit, Verdict,
+};
 pub use dataset::{DatasetFormat, DatasetRef, Sample, Score, format_of};
 pub use inspect::{
     DatasetInspection, DatasetInspectionRequest, FileSize, GroupSize, HistogramBin, LengthUnit,

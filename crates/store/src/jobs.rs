@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use assay_api::{
-    DatasetProgress, DatasetRef, Download, Dtype, Job, JobId, JobRequest, JobState, Method,
+    DatasetProgress, DatasetRef, Download, Dtype, Gate, Job, JobId, JobRequest, JobState, Method,
     ModelRef, OneOrMany, Progress,
 };
 use chrono::{DateTime, Utc};
@@ -28,6 +28,8 @@ pub struct NewJob<'a> {
     pub datasets: &'a [DatasetRef],
     /// The dtype, `auto` resolved.
     pub dtype: Dtype,
+    /// What the job is held against, its baseline resolved.
+    pub gate: Option<&'a Gate>,
 }
 
 /// What became of a request.
@@ -78,6 +80,7 @@ struct JobRow {
     priority: i32,
     audit: f64,
     baseline: String,
+    gate: Option<serde_json::Value>,
     error: Option<serde_json::Value>,
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
@@ -106,7 +109,7 @@ struct DatasetRow {
 macro_rules! select_job {
     () => {
         "select j.id, j.name, j.state::text as state, j.model, j.adapter, j.method, j.dtype, j.numerics, j.tags,
-                j.token_output, j.priority, j.audit, j.baseline, j.error, j.created_at, j.started_at,
+                j.token_output, j.priority, j.audit, j.baseline, j.gate, j.error, j.created_at, j.started_at,
                 j.finished_at, j.download_bytes, j.download_total_bytes,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
                     select min(a.started_at) from attempts a
@@ -129,8 +132,9 @@ impl Store {
         let inserted = sqlx::query(
             "insert into jobs
                  (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left,
-                  token_output, reuse, priority, audit, baseline, numerics, adapter)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+                  token_output, reuse, priority, audit, baseline, numerics, adapter, gate)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+                     $17)
              on conflict on constraint jobs_idempotency_key_unique do nothing",
         )
         .bind(new.id)
@@ -149,6 +153,7 @@ impl Store {
         .bind(request.baseline.as_str())
         .bind(request.numerics.as_str())
         .bind(&request.model.adapter)
+        .bind(new.gate.map(to_json).transpose()?)
         .execute(&mut *tx)
         .await?
         .rows_affected();
@@ -402,6 +407,7 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         priority: row.priority,
         audit: row.audit,
         baseline: parse(row.baseline)?,
+        gate: row.gate.map(json).transpose()?,
         created_at: row.created_at,
         started_at: row.started_at,
         finished_at: row.finished_at,

@@ -33,6 +33,7 @@ mod rates;
 mod read;
 mod result;
 mod reuse;
+mod row_facts;
 mod rows;
 mod service;
 mod split;
@@ -47,6 +48,7 @@ pub use jobs::{Cancellation, Creation, JobFilter, NewJob};
 pub use lease::{NewWorker, Reaped, Renewed};
 pub use listen::WorkListener;
 pub use plan::{NewDatasetPlan, NewPlan, PlanFacts};
+pub use row_facts::RowFacts;
 pub use tokens::{SpanToken, TokenSpan};
 pub use uploads::PutUpload;
 

@@ -58,6 +58,12 @@ pub(crate) fn index_of(value: i32) -> Result<u32, StoreError> {
         .map_err(|_| StoreError::Unexpected(format!("negative index {value}")))
 }
 
+/// A token's id of the database.
+pub(crate) fn token(id: i64) -> Result<u32, StoreError> {
+    id.try_into()
+        .map_err(|_| StoreError::Unexpected(format!("token id {id}")))
+}
+
 /// A count for a column of type `bigint`.
 pub(crate) fn bigint(n: u64) -> Result<i64, StoreError> {
     n.try_into()

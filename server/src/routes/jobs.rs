@@ -1,6 +1,6 @@
 //! Jobs and their results.
 
-use assay_api::{ErrorCode, Job, JobId, JobRequest, JobResult, JobState, Page};
+use assay_api::{ErrorCode, GateResult, Job, JobId, JobRequest, JobResult, JobState, Page};
 use assay_store::{Cancellation, Creation, JobFilter, NewJob};
 use axum::Json;
 use axum::extract::State;
@@ -13,10 +13,11 @@ use uuid::Uuid;
 
 use super::no_such_job;
 use crate::app::AppState;
+use crate::comparisons::{self, Posted};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, JobPath, JsonBody};
 use crate::problems::{OfCancellation, OfJob, OfList, OfNewJob};
-use crate::query::{Cursor, Limit, Query, present};
+use crate::query::{Cursor, Limit, Query, Tag, present};
 use crate::remote::Named;
 use crate::validate::resolve;
 
@@ -149,6 +150,17 @@ pub(crate) async fn create(
         resolve(&grounds, &request).map(|resolved| (request, resolved))
     })
     .await??;
+    let gate = match &request.gate {
+        None => None,
+        Some(gate) => {
+            let posted = Posted {
+                datasets: &resolved.datasets,
+                methods: resolved.methods.as_slice(),
+                dtype: resolved.dtype,
+            };
+            Some(comparisons::resolve(&state.store, gate, &posted).await?)
+        }
+    };
     let creation = state
         .store
         .create_job(&NewJob {
@@ -159,6 +171,7 @@ pub(crate) async fn create(
             methods: &resolved.methods,
             datasets: &resolved.datasets,
             dtype: resolved.dtype,
+            gate: gate.as_ref(),
         })
         .await?;
     answer(creation)
@@ -204,24 +217,6 @@ pub(crate) struct JobsQuery {
     #[serde(default)]
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1000, default = 100)]
     limit: Limit<1000>,
-}
-
-/// `key:value`
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct Tag(String, String);
-
-impl TryFrom<String> for Tag {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some((key, value)) if !key.is_empty() && !text.contains('\0') => {
-                Ok(Self(key.to_owned(), value.to_owned()))
-            }
-            _ => Err(format!("takes `key:value`, not {text:?}")),
-        }
-    }
 }
 
 /// List jobs
@@ -302,6 +297,26 @@ pub(crate) async fn cancel(
             ),
         )),
     }
+}
+
+/// Get what the gate of a job says
+///
+/// `verdict` is null until the job and its baseline have ended. If one of them ended without success,
+/// or they turn out not to be comparable, it is `inconclusive`; `reason` says why.
+#[utoipa::path(
+    get,
+    path = "/jobs/{id}/gate",
+    operation_id = "get_gate",
+    tag = "jobs",
+    params(("id" = Uuid, Path, description = "Id of the job.")),
+    responses((status = 200, description = "What the gate says.", body = GateResult), OfJob),
+)]
+pub(crate) async fn gate(
+    State(state): State<AppState>,
+    JobPath(id): JobPath,
+) -> Result<Json<GateResult>, ApiError> {
+    let job = state.store.job(id).await?.ok_or_else(|| no_such_job(id))?;
+    comparisons::decide(&state.store, job).await.map(Json)
 }
 
 /// Get the results of a job

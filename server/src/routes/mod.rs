@@ -1,6 +1,7 @@
 //! The handlers, one file per kind of thing.
 
 pub(crate) mod archive;
+pub(crate) mod comparisons;
 pub(crate) mod datasets;
 pub(crate) mod documents;
 pub(crate) mod health;

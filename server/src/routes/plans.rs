@@ -27,7 +27,7 @@ use crate::validate::resolve_plan;
     request_body(
         content = PlanRequest,
         description = "A job as `POST /jobs` takes it, and at most 4096 devices in all. How the \
-            job is to be run (`priority`, `audit`, `baseline`, `reuse`, `numerics`) changes nothing \
+            job is to be run (`priority`, `audit`, `baseline`, `reuse`, `numerics`, `gate`) changes nothing \
             here.",
         example = json!({
             "job": {

@@ -1,15 +1,19 @@
-//! How a job is to be run: what decides no number.
+//! How a job is to be run and judged: what decides no number.
 
 use assay_api::JobRequest;
 
+use crate::comparisons;
 use crate::faults::Faults;
 
 const PRIORITIES: std::ops::RangeInclusive<i32> = -100..=100;
 
-/// Checks the priority and the share to audit.
+/// Checks the priority, the share to audit and the gate.
 pub(super) fn check(request: &JobRequest, faults: &mut Faults) {
     let JobRequest {
-        priority, audit, ..
+        priority,
+        audit,
+        gate,
+        ..
     } = request;
     faults.require(
         PRIORITIES.contains(priority),
@@ -25,4 +29,7 @@ pub(super) fn check(request: &JobRequest, faults: &mut Faults) {
         "audit",
         format!("is {audit}; it takes the share of the job to compute twice, 0 to 1"),
     );
+    if let Some(gate) = gate {
+        comparisons::check_gate(gate, faults);
+    }
 }

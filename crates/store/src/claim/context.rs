@@ -4,7 +4,7 @@ use assay_api::{DatasetRef, Dtype, JobId, Method, Numerics};
 use assay_scoring::ClusterLayout;
 use sqlx::FromRow;
 
-use crate::rows::{json, parse};
+use crate::rows::{json, parse, token};
 use crate::{PlanFacts, Store, StoreError};
 
 /// What every shard of a job needs besides its windows.
@@ -102,9 +102,4 @@ impl Store {
             datasets,
         }))
     }
-}
-
-fn token(id: i64) -> Result<u32, StoreError> {
-    id.try_into()
-        .map_err(|_| StoreError::Unexpected(format!("token id {id}")))
 }

@@ -84,6 +84,7 @@ impl Ledger {
                 DtypeRequest::Bfloat16 => Dtype::Bfloat16,
                 _ => Dtype::Float32,
             },
+            gate: None,
         };
         self.store.create_job(&new).await.unwrap()
     }
@@ -191,6 +192,7 @@ pub(crate) fn request(datasets: &[&str]) -> JobRequest {
         priority: 0,
         audit: 0.0,
         baseline: BaselineRequest::default(),
+        gate: None,
     }
 }
 
