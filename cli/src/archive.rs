@@ -1,14 +1,13 @@
 //! `assay archive`.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use assay_api::JobId;
 use serde_json::json;
 use tokio::fs::File;
 
+use crate::aside::aside;
 use crate::client::{ServerArgs, job_id};
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::follow::transfer_bar;
@@ -51,14 +50,7 @@ pub(crate) async fn run(archive: &Archive) -> Outcome {
         Failure::Failed(format!("cannot write {}: {error}", path.display()))
     };
     // Written aside, so that the file is whole or not there.
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let aside = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(|error| unwritable(&error))?;
+    let aside = aside(&path).map_err(|error| unwritable(&error))?;
     let file = aside.reopen().map_err(|error| unwritable(&error))?;
     let client = archive.server.client()?;
     let bar = transfer_bar();

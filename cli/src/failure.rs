@@ -8,12 +8,14 @@ use crate::client::ClientError;
 pub(crate) mod exit {
     pub(crate) const FAILED: u8 = 1;
     pub(crate) const USAGE: u8 = 2;
+    /// Of `gate`, which keeps 1 for what is worse.
+    pub(crate) const INCONCLUSIVE: u8 = 2;
     pub(crate) const SERVER: u8 = 3;
     /// As shells say it of a program that SIGINT has ended.
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 
-/// The end of every `--help`.
+/// The end of every `--help` but that of `gate`, which has codes of its own.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    done; with --wait: every job succeeded
   1    a job did not succeed; the service could not start; a check failed;
@@ -37,6 +39,9 @@ pub(crate) enum Failure {
     /// Something on this machine is not as it should be.
     #[error("{0}")]
     Failed(String),
+    /// A gate came to no verdict.
+    #[error("no verdict: {0}")]
+    Undecided(String),
     /// The user has had enough.
     #[error("{0}")]
     Interrupted(String),
@@ -48,6 +53,7 @@ impl Failure {
             Self::Client(_) => exit::SERVER,
             Self::Usage(_) => exit::USAGE,
             Self::Failed(_) => exit::FAILED,
+            Self::Undecided(_) => exit::INCONCLUSIVE,
             Self::Interrupted(_) => exit::INTERRUPTED,
         })
     }

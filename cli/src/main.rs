@@ -1,8 +1,10 @@
 //! The program `assay`: runs the service on one machine, and talks to it.
 
 mod archive;
+mod aside;
 mod cancel;
 mod client;
+mod compare;
 mod completions;
 mod dataset;
 mod datasets;
@@ -11,6 +13,7 @@ mod documents;
 mod ended;
 mod failure;
 mod follow;
+mod gate;
 mod inspect;
 mod job;
 mod jobs;
@@ -22,6 +25,7 @@ mod precision;
 mod profile;
 mod report;
 mod results;
+mod selector;
 mod speed;
 mod submit;
 mod table;
@@ -37,7 +41,9 @@ use crate::failure::EXIT_CODES;
 
 /// Exact, reproducible perplexities of language models, as a service.
 #[derive(Parser)]
-#[command(name = "assay", version, after_help = EXIT_CODES)]
+#[command(name = "assay", version, after_help = format!(
+    "{EXIT_CODES}\nOf `assay gate` 1 and 2 are verdicts: see its --help."
+))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -52,6 +58,8 @@ enum Command {
     Jobs(jobs::Jobs),
     Workers(workers::Workers),
     Results(results::Results),
+    Compare(compare::Compare),
+    Gate(gate::Gate),
     Documents(documents::Documents),
     Tokens(tokens::Tokens),
     Archive(archive::Archive),
@@ -72,6 +80,8 @@ async fn main() -> ExitCode {
         Command::Jobs(jobs) => jobs::run(&jobs).await,
         Command::Workers(workers) => workers::run(&workers).await,
         Command::Results(results) => results::run(&results).await,
+        Command::Compare(compare) => compare::run(&compare).await,
+        Command::Gate(gate) => gate::run(&gate).await,
         Command::Documents(documents) => documents::run(&documents).await,
         Command::Tokens(tokens) => tokens::run(&tokens).await,
         Command::Archive(archive) => archive::run(&archive).await,

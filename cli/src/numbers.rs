@@ -28,10 +28,20 @@ pub(crate) fn measure(value: f64) -> String {
     }
 }
 
-/// A difference with its sign, as [`measure`] shows numbers.
+/// A small number, such as the difference of two means, with six decimals or in powers of ten:
+/// what matters of it often begins behind the third.
+pub(crate) fn small(value: f64) -> String {
+    if value != 0.0 && value.abs() < 1e-5 {
+        format!("{value:.2e}")
+    } else {
+        format!("{value:.6}")
+    }
+}
+
+/// A difference with its sign, as [`small`] shows numbers.
 pub(crate) fn signed(value: f64) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
-    format!("{sign}{}", measure(value))
+    format!("{sign}{}", small(value))
 }
 
 /// A rate without meaningless decimals.
@@ -101,7 +111,16 @@ mod tests {
         );
         assert_eq!([1.5e9, 1.5e-5].map(measure), ["1.5000e9", "1.5000e-5"]);
         assert_eq!([1, 2].map(|n| counted(n, "byte")), ["1 byte", "2 bytes"]);
-        assert_eq!([0.25, -0.25].map(signed), ["+0.2500", "-0.2500"]);
+        assert_eq!(
+            [0.25, -0.25, 0.0, 2e-5, -4.2e-7].map(signed),
+            [
+                "+0.250000",
+                "-0.250000",
+                "0.000000",
+                "+0.000020",
+                "-4.20e-7"
+            ]
+        );
         assert_eq!([0.04, 99.95, 1234.5].map(rate), ["0.0", "100.0", "1,235"]);
         assert_eq!(
             [3.2, 61.0, 7260.0].map(duration),

@@ -6,7 +6,7 @@ use assay_api::{JobId, JobResult, JobState};
 
 use crate::client::{Answer, Client, ClientError, Retry, ServerArgs, job_id};
 use crate::failure::{EXIT_CODES, Outcome, exit};
-use crate::{ended, jobs, output, report, speed};
+use crate::{jobs, output, report, speed};
 
 /// Print the results of a job: a table, the method and the warnings.
 ///
@@ -84,7 +84,7 @@ async fn get_ended(
         // It ended between the two answers.
         return Ok((get(client, id, Retry::Always).await?, None));
     }
-    Ok((answer, ended::why(&job, "the job")))
+    Ok((answer, job.why_unsuccessful("the job")))
 }
 
 pub(crate) async fn get(

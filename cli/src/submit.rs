@@ -3,14 +3,15 @@
 use std::cell::Cell;
 use std::process::ExitCode;
 
-use assay_api::{Job, JobId, JobRequest};
+use assay_api::{GateRequest, Job, JobId, JobRequest, JobSelector};
 use reqwest::Method;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{Answer, Client, ClientError, Retry, ServerArgs};
 use crate::failure::{EXIT_CODES, Failure, Outcome, exit};
 use crate::job::JobArgs;
-use crate::{ended, follow, output, results};
+use crate::selector::{increase, selector};
+use crate::{follow, output, results};
 
 /// Post a job; with --wait, follow it and print its results.
 ///
@@ -23,6 +24,15 @@ use crate::{ended, follow, output, results};
 pub(crate) struct Submit {
     #[command(flatten)]
     job: JobArgs,
+    /// Job that this one is held against when it has succeeded, which `assay gate` waits for: an id,
+    /// or KEY:VALUE for the newest one with this tag that has succeeded
+    #[arg(long, value_name = "JOB|TAG", requires = "max_increase", value_parser = selector)]
+    gate_baseline: Option<JobSelector>,
+    /// Largest increase of the mean NLL that passes the gate, in nats per token; 0.01 is 1 % of
+    /// perplexity
+    #[arg(long, value_name = "X", requires = "gate_baseline", value_parser = increase,
+        allow_negative_numbers = true)]
+    max_increase: Option<f64>,
     /// Post under this key: a second job with it is the first; with several models, `-1`, `-2`, ..
     /// are appended [default: a random one]
     #[arg(long, value_name = "KEY")]
@@ -47,10 +57,24 @@ impl Submit {
             Some(key) => format!("{key}-{}", index + 1),
         }
     }
+
+    /// The gate, if one is given; it judges all datasets.
+    fn gate(&self) -> Option<GateRequest> {
+        Some(GateRequest {
+            baseline: self.gate_baseline.clone()?,
+            max_increase: self.max_increase?,
+            datasets: Vec::new(),
+        })
+    }
 }
 
 pub(crate) async fn run(submit: &Submit) -> Outcome {
-    let requests = submit.job.requests()?;
+    let mut requests = submit.job.requests()?;
+    if let Some(gate) = submit.gate() {
+        for request in &mut requests {
+            request.gate = Some(gate.clone());
+        }
+    }
     let client = submit.server.client()?;
     let mut jobs = Vec::new();
     for (index, request) in requests.iter().enumerate() {
@@ -90,7 +114,7 @@ async fn wait(client: &Client, jobs: Vec<Job>, json: bool, ended: &Cell<usize>) 
         let answer = follow::follow(client, job).await?;
         ended.set(ended.get() + 1);
         let job = answer.value;
-        if let Some(why) = ended::why(&job, "the job") {
+        if let Some(why) = job.why_unsuccessful("the job") {
             all_succeeded = false;
             if json {
                 output::line(answer.text);

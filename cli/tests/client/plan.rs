@@ -85,12 +85,16 @@ async fn a_job_is_compared_on_devices_and_not_posted() {
 async fn the_job_may_come_from_a_file_and_the_answer_as_json() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.json");
-    fs::write(&file, r#"{"model": "m", "datasets": ["d"]}"#).unwrap();
+    let gate = r#"{"baseline": {"tag": "branch:main"}, "max_increase": 0.01}"#;
+    let job = format!(r#"{{"model": "m", "datasets": ["d"], "gate": {gate}}}"#);
+    fs::write(&file, job).unwrap();
     let file = format!("--file={}", file.display());
     let arguments = ["plan", &file, "--device=4x1200", "--json"];
-    let (output, _) = assay(&arguments, &[(200, compared())]).await;
+    let (output, script) = assay(&arguments, &[(200, compared())]).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout).trim(), compared());
+    let asked = script.lock().unwrap().requests[0].clone();
+    assert!(!asked.contains("gate"), "{asked}");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::net::TcpListener;
 
 pub(crate) const ID: &str = "0192d3a4-0000-7000-8000-000000000001";
+pub(crate) const BASELINE: &str = "0192d3a4-0000-7000-8000-000000000002";
 
 /// What the stand-in was asked, and what it answers next.
 #[derive(Default)]

@@ -83,6 +83,28 @@ async fn how_a_job_is_run_is_said_only_where_it_is_asked() {
 }
 
 #[tokio::test]
+async fn each_job_gets_the_gate() {
+    let gate = ["--gate-baseline=branch:main", "--max-increase=0.01"];
+    let arguments = [&["--model=a", "--model=b", "--dataset=d"][..], &gate].concat();
+    let (bodies, _) = posted(&arguments, 2).await;
+    let expected = json!({"baseline": {"tag": "branch:main"}, "max_increase": 0.01});
+    assert_eq!(
+        (&bodies[0]["gate"], &bodies[1]["gate"]),
+        (&expected, &expected)
+    );
+    let gate = [
+        format!("--gate-baseline={ID}"),
+        "--max-increase=0".to_owned(),
+    ];
+    let arguments = ["--model=a", "--dataset=d", &gate[0], &gate[1]];
+    let (bodies, _) = posted(&arguments, 1).await;
+    assert_eq!(
+        bodies[0]["gate"],
+        json!({"baseline": ID, "max_increase": 0.0})
+    );
+}
+
+#[tokio::test]
 async fn each_model_gets_a_job_under_a_key_of_its_own() {
     let arguments = [
         "--model=a",

@@ -1,8 +1,5 @@
 //! `assay documents`.
 
-mod compare;
-mod options;
-
 use assay_api::{DatasetRef, DocumentRow, Job, JobId, Page};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -16,11 +13,9 @@ use crate::{ended, jobs, method, output};
 /// The server's largest page.
 const PAGE: u64 = 10_000;
 
-/// List the documents of a dataset with their numbers, or those that got worse than in another job.
+/// List the documents of a dataset with their numbers.
 ///
-/// With --against, the mean NLL of each document is held against that in a baseline job; the
-/// dataset with its options, the method and the tokens of each document must be the same in both.
-/// The baseline's dataset is the one of the same name, else the only one of the same bytes.
+/// Which ones got worse than in another job says `assay compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Documents {
@@ -33,18 +28,14 @@ pub(crate) struct Documents {
     /// Which of the job's methods, from 0, or the convention of the only one that has it
     #[arg(long, value_name = "INDEX|CONVENTION", default_value = "0", value_parser = method::which)]
     method: method::Which,
-    /// Only the N documents of the highest mean NLL; with --against those that got worse most
-    /// [default with --against: 20]
+    /// Only the N documents of the highest mean NLL
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     worst: Option<u64>,
-    /// Job to compare with
-    #[arg(long, value_name = "BASELINE_JOB", value_parser = job_id)]
-    against: Option<JobId>,
     /// How many, from the start of the dataset [default: 100; with --json all]
-    #[arg(long, value_name = "N", conflicts_with_all = ["worst", "against"],
+    #[arg(long, value_name = "N", conflicts_with = "worst",
         value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Print JSON: the server's, or the comparison
+    /// Print the server's JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -68,43 +59,23 @@ pub(crate) async fn run(documents: &Documents) -> Outcome {
         .value;
     let dataset = dataset(&job, documents.dataset.as_deref())?;
     let method = documents.method.index(job.method.as_slice())?;
-    if let Some(baseline) = documents.against {
-        let comparison = compare::Comparison {
-            job: &job,
-            baseline,
-            dataset,
-            method,
-            worst: documents.worst.unwrap_or(20),
-        };
-        comparison.run(&client, documents.json).await?;
-        return ended::outcome(&job);
-    }
-    let mut pairs = query(&dataset, method);
+    let mut pairs = vec![
+        ("dataset", Some(dataset)),
+        ("method", Some(method.to_string())),
+    ];
     let limit = documents.worst.or(documents.limit);
     let limit = limit.or((!documents.json).then_some(100));
     if documents.worst.is_some() {
         pairs.push(("order", Some("worst".to_owned())));
     }
-    let page = client
-        .rows(&path(documents.id), &pairs, limit, PAGE)
-        .await?;
+    let path = format!("/jobs/{}/documents", documents.id);
+    let page = client.rows(&path, &pairs, limit, PAGE).await?;
     if documents.json {
         output::json(&page);
     } else {
         show(&job, &page, documents.worst.is_some())?;
     }
     ended::outcome(&job)
-}
-
-fn path(job: JobId) -> String {
-    format!("/jobs/{job}/documents")
-}
-
-fn query(dataset: &str, method: usize) -> Vec<(&'static str, Option<String>)> {
-    vec![
-        ("dataset", Some(dataset.to_owned())),
-        ("method", Some(method.to_string())),
-    ]
 }
 
 /// The dataset named, or the only one of the job.
@@ -139,7 +110,7 @@ pub(crate) fn parsed<T: DeserializeOwned>(rows: &[Box<RawValue>]) -> Result<Vec<
 fn show(job: &Job, page: &Page<Box<RawValue>>, worst: bool) -> Result<(), ClientError> {
     let items: Vec<DocumentRow> = parsed(&page.items)?;
     if items.is_empty() {
-        if ended::why(job, "").is_none() {
+        if job.why_unsuccessful("").is_none() {
             output::line("no documents yet: they are listed when the dataset has ended");
         }
         return Ok(());
