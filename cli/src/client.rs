@@ -203,20 +203,58 @@ impl Client {
         fill: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Answer<T>, ClientError> {
         let url = format!("{}{path}", self.base);
+        self.persist(retry, async || {
+            let request = fill(self.http.request(method.clone(), &url));
+            match exchange(request, self.limit).await {
+                Ok((status, text)) => {
+                    read(&url, status, text).map_err(|error| Attempt::of(error, status))
+                }
+                Err(error) => Err(self.unreachable(&error)),
+            }
+        })
+        .await
+    }
+
+    /// Follows an endless answer: that to a GET from after the event of id `last` on. None if
+    /// nothing comes after it.
+    pub(crate) async fn follow(
+        &self,
+        path: &str,
+        last: Option<&str>,
+        retry: Retry,
+    ) -> Result<Option<Response>, ClientError> {
+        let url = format!("{}{path}", self.base);
+        self.persist(retry, async || {
+            let mut request = self.http.get(&url).header("Accept", "text/event-stream");
+            if let Some(last) = last {
+                request = request.header("Last-Event-ID", last);
+            }
+            let sent = request.send().await;
+            let response = sent.map_err(|error| self.unreachable(&error))?;
+            let status = response.status();
+            if status.is_success() {
+                return Ok((status != StatusCode::NO_CONTENT).then_some(response));
+            }
+            let text = response.text().await.unwrap_or_default();
+            Err(Attempt::of(refusal(&url, status, &text), status))
+        })
+        .await
+    }
+
+    /// Tries until there is an answer, or waiting for one is vain.
+    async fn persist<T>(
+        &self,
+        retry: Retry,
+        attempt: impl AsyncFn() -> Result<T, Attempt>,
+    ) -> Result<T, ClientError> {
         let deadline = Instant::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
         let mut first = true;
         loop {
-            let request = fill(self.http.request(method.clone(), &url));
-            let failure = match exchange(request, self.limit).await {
-                Ok((status, text)) => match read(&url, status, text) {
-                    Err(error) if is_passing(status) => Attempt {
-                        error,
-                        final_at_first: false,
-                    },
-                    answer => return answer,
-                },
-                Err(error) => self.unreachable(&error),
+            let failure = match attempt().await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if failure.is_final => return Err(failure.error),
+                Err(failure) => failure,
             };
             let hopeless = first && failure.final_at_first && retry == Retry::Interrupted;
             if hopeless || Instant::now() + pause > deadline {
@@ -362,14 +400,30 @@ impl Client {
                 server: self.base.clone(),
                 cause: innermost(error),
             },
+            is_final: false,
             final_at_first: error.is_connect() || error.is_builder(),
         }
     }
 }
 
+/// An attempt that failed.
 struct Attempt {
     error: ClientError,
+    /// Another one would fail alike.
+    is_final: bool,
+    /// So it would if this was the first.
     final_at_first: bool,
+}
+
+impl Attempt {
+    /// That was answered by an error.
+    fn of(error: ClientError, status: StatusCode) -> Self {
+        Self {
+            error,
+            is_final: !is_passing(status),
+            final_at_first: false,
+        }
+    }
 }
 
 async fn exchange(

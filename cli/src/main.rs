@@ -31,6 +31,7 @@ mod submit;
 mod table;
 mod tokens;
 mod up;
+mod watch;
 mod workers;
 
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ enum Command {
     Submit(Box<submit::Submit>),
     Plan(Box<plan::Plan>),
     Jobs(jobs::Jobs),
+    Watch(watch::Watch),
     Workers(workers::Workers),
     Results(results::Results),
     Compare(compare::Compare),
@@ -78,6 +80,7 @@ async fn main() -> ExitCode {
         Command::Submit(submit) => submit::run(&submit).await,
         Command::Plan(plan) => plan::run(&plan).await,
         Command::Jobs(jobs) => jobs::run(&jobs).await,
+        Command::Watch(watch) => watch::run(&watch).await,
         Command::Workers(workers) => workers::run(&workers).await,
         Command::Results(results) => results::run(&results).await,
         Command::Compare(compare) => compare::run(&compare).await,

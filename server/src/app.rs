@@ -11,6 +11,7 @@ use assay_hub::Hub;
 use assay_store::{Store, StoreError};
 use axum::Router;
 use axum::body::Bytes;
+use tokio_util::sync::CancellationToken;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,8 +20,8 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::edge;
 use crate::remote::{self, Named};
 use crate::routes::{
-    archive, comparisons, datasets, documents, health, jobs, manual, models, plans, shards, tokens,
-    workers,
+    archive, comparisons, datasets, documents, events, health, jobs, manual, models, plans, shards,
+    tokens, workers,
 };
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
@@ -51,6 +52,8 @@ pub(crate) struct AppState {
     pub(crate) heavy: Heavy,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
+    /// Cancelled when the server shuts down. Answers without an end wait for it.
+    pub(crate) stop: CancellationToken,
 }
 
 impl AppState {
@@ -123,6 +126,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(jobs::get, jobs::cancel))
         .routes(routes!(jobs::results))
         .routes(routes!(jobs::gate))
+        .routes(routes!(events::follow))
         .routes(routes!(comparisons::compare))
         .routes(routes!(documents::list))
         .routes(routes!(tokens::list))

@@ -12,6 +12,7 @@ mod database;
 mod doctor;
 mod edge;
 mod error;
+mod events;
 mod extract;
 mod faults;
 mod maintenance;
@@ -162,6 +163,7 @@ async fn serve(
         scratch: config.state_dir.clone(),
         heavy: Heavy::default(),
         openapi: openapi_json().into(),
+        stop: stop.clone(),
     });
     let http = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
     let (served, (), ()) = tokio::join!(

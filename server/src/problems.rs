@@ -48,6 +48,8 @@ problem_sets! {
         MalformedJson, PayloadTooLarge, UnsupportedMediaType, InvalidRequest, NotFound, JobNotEnded,
         NotComparable
     ];
+    /// Of the events of a job.
+    OfEvents: [NotFound, InvalidRequest];
     /// Of lists.
     OfList: [InvalidRequest];
     /// Of lists that belong to one job.

@@ -25,6 +25,22 @@ pub(crate) fn job() -> Value {
     })
 }
 
+/// A job of as many datasets, each a part of the same documents.
+pub(crate) fn parts(datasets: u32) -> Value {
+    let part = |seed| {
+        json!({
+            "name": format!("part {seed}"),
+            "path": DATASET,
+            "sample": {"documents": 6, "seed": seed},
+        })
+    };
+    json!({
+        "model": MODEL,
+        "datasets": (0..datasets).map(part).collect::<Vec<_>>(),
+        "method": {"window": 512},
+    })
+}
+
 /// Roots with what [`job`] names.
 pub(crate) fn roots() -> Roots {
     let roots = Roots::new();

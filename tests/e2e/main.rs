@@ -14,6 +14,7 @@ mod copies;
 mod cuts;
 mod demo;
 mod elastic;
+mod events;
 mod failed_jobs;
 mod files;
 mod hub;

@@ -7,6 +7,7 @@ mod check;
 mod code;
 mod comparison;
 mod dataset;
+mod event;
 mod inspect;
 mod job;
 mod method;
@@ -29,6 +30,7 @@ pub use comparison::{
     GateResult, GroupComparison, JobSelector, JobSelectorSchema, PairedDifference, Unit, Verdict,
 };
 pub use dataset::{DatasetFormat, DatasetRef, Sample, Score, format_of};
+pub use event::{DatasetEvent, JobEvent, StateEvent};
 pub use inspect::{
     DatasetInspection, DatasetInspectionRequest, FileSize, GroupSize, HistogramBin, LengthUnit,
     Lengths, MemoryNeed, ModelInspection, StoredDtype, Token, TokenizerInspection,

@@ -22,6 +22,7 @@ mod documents;
 mod download;
 mod end;
 mod error;
+mod events;
 mod finish;
 mod jobs;
 mod lease;
@@ -44,6 +45,7 @@ pub use claim::{Claim, Claimant, DeviceRate, PlanClaim, RunContext, RunDataset, 
 pub use commit::{CommitOutcome, Compared, ShardOutcome};
 pub use end::{AttemptFailure, MAX_ERRORS, MAX_LOSSES};
 pub use error::StoreError;
+pub use events::{Happened, StoredEvent};
 pub use jobs::{Cancellation, Creation, JobFilter, NewJob};
 pub use lease::{NewWorker, Reaped, Renewed};
 pub use listen::WorkListener;

@@ -4,6 +4,7 @@ pub(crate) mod archive;
 pub(crate) mod comparisons;
 pub(crate) mod datasets;
 pub(crate) mod documents;
+pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod manual;

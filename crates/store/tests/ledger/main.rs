@@ -7,6 +7,7 @@ mod claims;
 mod copies;
 mod crowd;
 mod downloads;
+mod events;
 mod jobs;
 mod leases;
 mod migrations;
