@@ -77,7 +77,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<JsonBody<T>, ApiError> {
     })?;
     // serde would take an array for the fields in their order.
     if !value.is_object() {
-        let detail = "is not a JSON object; send one, such as {\"model\": .., \"datasets\": [..]}";
+        let detail = "is not a JSON object; /docs shows what this operation takes";
         return Err(ApiError::of_field(
             ErrorCode::InvalidRequest,
             "body",
