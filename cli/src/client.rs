@@ -172,7 +172,7 @@ impl Client {
         }
     }
 
-    /// A client that waits as long as the server may look at a checkpoint or a dataset.
+    /// A client that waits as long as the server may look at a checkpoint, a dataset or two jobs.
     pub(crate) fn patient(&self) -> Self {
         Self {
             limit: LONG_REQUEST_LIMIT,

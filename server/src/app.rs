@@ -125,9 +125,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(jobs::create, jobs::list))
         .routes(routes!(jobs::get, jobs::cancel))
         .routes(routes!(jobs::results))
-        .routes(routes!(jobs::gate))
         .routes(routes!(events::follow))
-        .routes(routes!(comparisons::compare))
         .routes(routes!(documents::list))
         .routes(routes!(tokens::list))
         .routes(routes!(shards::list))
@@ -144,6 +142,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(archive::get))
         .routes(routes!(datasets::inspect))
         .routes(routes!(plans::compare))
+        .routes(routes!(comparisons::compare))
+        .routes(routes!(jobs::gate))
         .layer(edge::within(edge::LONG_TIMEOUT));
     // An upload takes as long as its bytes do. The handler bounds the silence between them.
     let uploads = OpenApiRouter::new().routes(routes!(datasets::put));

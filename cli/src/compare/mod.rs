@@ -74,6 +74,7 @@ pub(crate) async fn post(
     retry: Retry,
 ) -> Result<Answer<Comparison>, ClientError> {
     client
+        .patient()
         .call(Method::POST, "/comparisons", retry, |http| {
             http.json(request)
         })

@@ -144,14 +144,15 @@ async fn by_given(client: &Client, id: JobId, given: &GateRequest) -> Result<Jud
 /// By the gate that the job was posted with.
 async fn by_stored(client: &Client, id: JobId) -> Result<Judged, Failure> {
     let path = format!("/jobs/{id}/gate");
-    let mut answer: Answer<GateResult> = client.get(&path, Retry::Interrupted).await?;
+    let patient = client.patient();
+    let mut answer: Answer<GateResult> = patient.get(&path, Retry::Interrupted).await?;
     // The job first: one that has failed needs no baseline to be judged.
     let baseline = answer.value.gate.baseline;
     for (which, id) in [("the job", id), ("the baseline", baseline)] {
         if answer.value.verdict.is_none() {
             let job = jobs::get(client, id, Retry::Always).await?.value;
             wait(client, which, job).await?;
-            answer = client.get(&path, Retry::Always).await?;
+            answer = patient.get(&path, Retry::Always).await?;
         }
     }
     Judged::of_gate(answer).map_err(Failure::Undecided)
