@@ -15,7 +15,7 @@ const COLUMNS: [Column; 12] = [
     Column::name("method", 0),
     Column::text("unit", 0),
     Column::number("mean nll before", 4),
-    Column::number("mean nll now", 4),
+    Column::number("mean nll now", 3),
     Column::number("difference", 0),
     Column::number("± 95 %", 0),
     Column::number("sign test p", 2),
@@ -107,7 +107,7 @@ fn documents(
         Column::name("group", 1),
         Column::number(units, 2),
         Column::number("mean nll before", 3),
-        Column::number("mean nll now", 3),
+        Column::number("mean nll now", 2),
         Column::number("difference", 0),
     ];
     let title = labelled("", &format!("documents whose mean NLL {what} most"), width);

@@ -1,6 +1,8 @@
 //! Which rows of two jobs are about the same, and what differs where none is.
 
-use assay_api::{DatasetRef, DatasetResult, ErrorCode, JobResult, Unit};
+use std::collections::HashSet;
+
+use assay_api::{DatasetRef, DatasetResult, ErrorCode, JobResult, Method, Unit};
 
 use super::{Side, options};
 use crate::error::ApiError;
@@ -59,13 +61,22 @@ pub(super) fn matches(
     }
     let mut warnings = job_warnings(baseline, candidate);
     let mut found = Vec::new();
+    let mut named = HashSet::new();
     for (index, row) in now.datasets.iter().enumerate() {
         let wanted = names.is_empty() || names.contains(&row.name);
-        if !wanted || !before.method.as_slice().contains(&row.method) {
+        if !wanted {
             continue;
         }
-        match counterpart(baseline, candidate, index) {
-            Ok(matched) => {
+        let matched = if before.method.as_slice().contains(&row.method) {
+            counterpart(baseline, candidate, index).map(Some)
+        } else {
+            // The method is named already; what else differs is to be named with it.
+            let method = &before.method.as_slice()[0];
+            same_data(baseline, candidate, index, method).map(|_| None)
+        };
+        match matched {
+            Ok(None) => {}
+            Ok(Some(matched)) => {
                 if matched.unit == Unit::Byte {
                     warnings.push(format!(
                         "{}: the tokenizers differ, so what is compared is the NLL of the same \
@@ -75,6 +86,8 @@ pub(super) fn matches(
                 }
                 found.push(matched);
             }
+            // Under several methods the same is wrong once.
+            Err(detail) if !named.insert((&row.name, detail.clone())) => {}
             Err(detail) => differ(&format!("datasets.{}", row.name), detail),
         }
     }
@@ -149,17 +162,8 @@ fn job_warnings(baseline: &Side, candidate: &Side) -> Vec<String> {
 /// The row of the baseline to hold against row `index` of the candidate, or what differs.
 fn counterpart(baseline: &Side, candidate: &Side, index: usize) -> Result<Match, String> {
     let row = &candidate.result.datasets[index];
-    let other = same_data(row, &baseline.result)?;
+    let other = same_data(baseline, candidate, index, &row.method)?;
     let before = &baseline.result.datasets[other];
-    for (side, row, which) in [
-        (candidate, row, "the candidate"),
-        (baseline, before, "the baseline"),
-    ] {
-        if row.nll.is_none() {
-            let why = side.job.why_unsuccessful(which).unwrap_or_default();
-            return Err(format!("{which} has no numbers of it: {why}"));
-        }
-    }
     let matched = |unit| Match {
         baseline: other,
         candidate: index,
@@ -189,15 +193,43 @@ fn counterpart(baseline: &Side, candidate: &Side, index: usize) -> Result<Match,
     Ok(matched(Unit::Byte))
 }
 
-/// The index of the baseline's row of the same method and name, else of the only one of the same
+/// The index of the baseline's row under `method` that is of the same data as row `index` of the
+/// candidate; both have numbers.
+fn same_data(
+    baseline: &Side,
+    candidate: &Side,
+    index: usize,
+    method: &Method,
+) -> Result<usize, String> {
+    let row = &candidate.result.datasets[index];
+    require_numbers(candidate, row, "the candidate")?;
+    let other = same_name_or_bytes(row, &baseline.result, method)?;
+    require_numbers(baseline, &baseline.result.datasets[other], "the baseline")?;
+    Ok(other)
+}
+
+fn require_numbers(side: &Side, row: &DatasetResult, which: &str) -> Result<(), String> {
+    if row.nll.is_some() {
+        return Ok(());
+    }
+    let why = side.job.why_unsuccessful(which).unwrap_or_default();
+    Err(format!("{which} has no numbers of it: {why}"))
+}
+
+/// The index of the row of this method and of the same name, else of the only one of the same
 /// bytes.
-fn same_data(row: &DatasetResult, before: &JobResult) -> Result<usize, String> {
+fn same_name_or_bytes(
+    row: &DatasetResult,
+    before: &JobResult,
+    method: &Method,
+) -> Result<usize, String> {
     let rows = || {
         let rows = before.datasets.iter().enumerate();
-        rows.filter(|(_, other)| other.method == row.method)
+        rows.filter(|(_, other)| other.method == *method)
     };
     if let Some((index, other)) = rows().find(|(_, other)| other.name == row.name) {
-        return if other.digest == row.digest {
+        // Without a digest it was never planned, which is the cause to name.
+        return if other.digest.is_none() || other.digest == row.digest {
             Ok(index)
         } else {
             Err(format!(
