@@ -169,6 +169,20 @@ impl Damaged<'_> {
         });
     }
 
+    /// Changes every number of weights that are all float32.
+    pub(crate) fn each(self, mut change: impl FnMut(f32) -> f32) {
+        self.edit(|bytes| {
+            let header = parse_header(bytes);
+            let mut dtypes = header.values().filter_map(|tensor| tensor.get("dtype"));
+            assert!(dtypes.all(|dtype| dtype == "F32"), "{}", self.0.display());
+            let data = data_start(bytes);
+            for value in bytes[data..].chunks_exact_mut(4) {
+                let number = f32::from_le_bytes(value.try_into().expect("four bytes"));
+                value.copy_from_slice(&change(number).to_le_bytes());
+            }
+        });
+    }
+
     /// Changes the bytes of the weights.
     pub(crate) fn edit(self, change: impl FnOnce(&mut Vec<u8>)) {
         let path = self.0.join(WEIGHTS);

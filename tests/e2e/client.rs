@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use assay_api::{
-    DocumentRow, ErrorCode, Job, JobId, JobResult, JobState, Page, Problem, ShardRow, TokenRow,
-    Upload, WorkerRow,
+    Comparison, DocumentRow, ErrorCode, GateResult, Job, JobId, JobResult, JobState, Page, Problem,
+    ShardRow, TokenRow, Upload, WorkerRow,
 };
 use assay_testkit::{LIMIT, eventually};
 use reqwest::header::CONTENT_TYPE;
@@ -105,6 +105,21 @@ impl Client {
         job.error.expect("a failed job has an error")
     }
 
+    /// Runs a job to its end, in success.
+    pub(crate) async fn done(&self, body: &Value) -> JobId {
+        let id = self.submit(body).await;
+        self.succeeded(id).await;
+        id
+    }
+
+    /// Cancels a job that has not ended.
+    pub(crate) async fn cancel(&self, id: JobId) -> JobId {
+        let request = self.request(Method::DELETE, &format!("/jobs/{id}"));
+        let answer = request.send().await.expect("the server answers");
+        assert!(answer.status().is_success(), "{}", answer.status());
+        id
+    }
+
     /// Runs a job to its results.
     pub(crate) async fn run(&self, body: &Value) -> JobResult {
         let id = self.submit(body).await;
@@ -137,6 +152,26 @@ impl Client {
             "/jobs/{id}/tokens?dataset={dataset}&document={document}&method={method}"
         ))
         .await
+    }
+
+    /// Asks for a comparison.
+    pub(crate) async fn post_comparison(&self, body: &Value) -> Response {
+        let request = self.request(Method::POST, "/comparisons").json(body);
+        request.send().await.expect("the server answers")
+    }
+
+    /// Compares jobs that can be compared.
+    pub(crate) async fn compare(&self, body: &Value) -> Comparison {
+        let response = self.post_comparison(body).await;
+        let status = response.status();
+        let text = response.text().await.expect("a body");
+        assert_eq!(status, StatusCode::OK, "{body}: {text}");
+        serde_json::from_str(&text).expect("a comparison")
+    }
+
+    /// What the gate of a job says.
+    pub(crate) async fn gate(&self, id: JobId) -> GateResult {
+        self.read(&format!("/jobs/{id}/gate")).await
     }
 
     /// Uploads a dataset.
