@@ -27,6 +27,7 @@ mod finish;
 mod jobs;
 mod lease;
 mod listen;
+mod metrics;
 mod performance;
 mod plan;
 mod precision;
@@ -49,6 +50,9 @@ pub use events::{Happened, StoredEvent};
 pub use jobs::{Cancellation, Creation, JobFilter, NewJob};
 pub use lease::{NewWorker, Reaped, Renewed};
 pub use listen::WorkListener;
+pub use metrics::{
+    CLAIM_LATENCY_BOUNDS, ClaimLatency, DeviceTotals, LedgerMetrics, MetricsReader, RECENT,
+};
 pub use plan::{NewDatasetPlan, NewPlan, PlanFacts};
 pub use row_facts::RowFacts;
 pub use tokens::{SpanToken, TokenSpan};
@@ -80,6 +84,17 @@ pub struct Store {
     pool: PgPool,
 }
 
+/// How many connections a [`Store`] has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// In use by a statement or a transaction.
+    pub in_use: u32,
+    /// Open, and waiting for use.
+    pub idle: u32,
+    /// That it may have at a time.
+    pub most: u32,
+}
+
 impl Store {
     /// Connects to the database of `url` (`postgres://..`), with at most `connections` at a time.
     ///
@@ -101,6 +116,17 @@ impl Store {
             .acquire_timeout(ANSWER)
             .connect_lazy_with(options);
         Ok(Self { pool })
+    }
+
+    /// The connections of this program to the database.
+    pub fn connections(&self) -> Connections {
+        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
+        Connections {
+            // The two numbers are not of one moment.
+            in_use: self.pool.size().saturating_sub(idle),
+            idle,
+            most: self.pool.options().get_max_connections(),
+        }
     }
 
     /// Brings the schema up to this program's; concurrent callers wait for each other.

@@ -10,6 +10,7 @@ mod downloads;
 mod events;
 mod jobs;
 mod leases;
+mod metrics;
 mod migrations;
 mod numerics;
 mod performance;
