@@ -18,10 +18,11 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::edge;
+use crate::metrics::Metrics;
 use crate::remote::{self, Named};
 use crate::routes::{
-    archive, comparisons, datasets, documents, events, health, jobs, manual, models, plans, shards,
-    tokens, workers,
+    archive, comparisons, datasets, documents, events, health, jobs, manual, metrics, models,
+    plans, shards, tokens, workers,
 };
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
@@ -50,6 +51,8 @@ pub(crate) struct AppState {
     pub(crate) scratch: PathBuf,
     /// Runs what takes long.
     pub(crate) heavy: Heavy,
+    /// What is told to those who watch the service.
+    pub(crate) metrics: Metrics,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
     /// Cancelled when the server shuts down. Answers without an end wait for it.
@@ -135,6 +138,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(workers::list))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
+        .routes(routes!(metrics::scrape))
         .routes(routes!(manual::openapi))
         .routes(routes!(manual::errors))
         .layer(edge::within(edge::TIMEOUT));
@@ -166,5 +170,6 @@ pub fn openapi_json() -> String {
 pub(crate) fn app(state: AppState) -> Router {
     // `none` keeps the page from asking an outside service to validate the document.
     let ui = SwaggerUi::new("/docs").config(Config::from("/openapi.json").validator_url("none"));
-    edge::surround(Router::from(routes()).with_state(state).merge(ui))
+    let requests = state.metrics.requests.clone();
+    edge::surround(Router::from(routes()).with_state(state).merge(ui), requests)
 }

@@ -1,4 +1,5 @@
-//! What surrounds every request: its id, one line in the log, and errors as problem+json.
+//! What surrounds every request: its id, one line in the log, its time in the metrics, and errors as
+//! problem+json.
 
 use std::any::Any;
 use std::time::{Duration, Instant};
@@ -6,10 +7,10 @@ use std::time::{Duration, Instant};
 use assay_api::{ErrorCode, Problem};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -17,6 +18,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::error::{ApiError, Failure};
+use crate::metrics::{Requests, UNMATCHED};
 
 /// Largest JSON body of a request, in bytes. Documents in it take 1 MB at most.
 pub(crate) const BODY_LIMIT: usize = 4 << 20;
@@ -42,14 +44,15 @@ pub(crate) fn within(timeout: Duration) -> TimeoutLayer {
 }
 
 /// Puts the edge around all routes of `router`, its 404s and 405s included.
-pub(crate) fn surround(router: Router) -> Router {
+pub(crate) fn surround(router: Router, requests: Requests) -> Router {
     router
         .layer(DefaultBodyLimit::max(READ_LIMIT))
         .layer(CatchPanicLayer::custom(answer_panic))
-        .layer(from_fn(edge))
+        .layer(from_fn_with_state(requests, edge))
 }
 
-async fn edge(request: Request, next: Next) -> Response {
+async fn edge(State(requests): State<Requests>, request: Request, next: Next) -> Response {
+    let _in_flight = requests.begin();
     let id = request_id(request.headers());
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
@@ -57,7 +60,7 @@ async fn edge(request: Request, next: Next) -> Response {
     let route = request
         .extensions()
         .get::<MatchedPath>()
-        .map_or_else(|| "(none)".to_owned(), |route| route.as_str().to_owned());
+        .map_or_else(|| UNMATCHED.to_owned(), |route| route.as_str().to_owned());
     let span = tracing::info_span!("request", request_id = %id, %method, route);
     let started = Instant::now();
     async move {
@@ -65,13 +68,15 @@ async fn edge(request: Request, next: Next) -> Response {
         let header = HeaderValue::from_str(&id).expect("request ids are visible ASCII");
         response.headers_mut().insert(REQUEST_ID, header);
         let status = response.status().as_u16();
-        let latency_ms = started.elapsed().as_micros() as f64 / 1e3;
+        let took = started.elapsed();
+        let latency_ms = took.as_micros() as f64 / 1e3;
         // Probes come every few seconds and say nothing while all is well.
-        if matches!(route.as_str(), "/healthz" | "/readyz") {
+        if matches!(route.as_str(), "/healthz" | "/readyz" | "/metrics") {
             tracing::debug!(status, latency_ms, "answered");
         } else {
             tracing::info!(status, latency_ms, "answered");
         }
+        requests.answered(&method, route, response.status(), took);
         response
     }
     .instrument(span)

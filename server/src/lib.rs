@@ -16,6 +16,7 @@ mod events;
 mod extract;
 mod faults;
 mod maintenance;
+mod metrics;
 mod plans;
 mod problems;
 mod query;
@@ -42,6 +43,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::AppState;
+use crate::metrics::Metrics;
 use crate::uploads::Files;
 use crate::work::Heavy;
 
@@ -162,6 +164,7 @@ async fn serve(
         tokenizers: Tokenizers::default(),
         scratch: config.state_dir.clone(),
         heavy: Heavy::default(),
+        metrics: Metrics::new(&store),
         openapi: openapi_json().into(),
         stop: stop.clone(),
     });

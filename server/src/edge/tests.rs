@@ -17,7 +17,7 @@ fn app(timeout: Duration) -> Router {
         .route("/failing", get(failing))
         .route("/stuck", get(std::future::pending::<()>))
         .route("/text", post(|_: String| async {}));
-    surround(routes.layer(within(timeout)))
+    surround(routes.layer(within(timeout)), Requests::default())
 }
 
 async fn ask(app: Router, request: Request) -> (Response, Problem) {

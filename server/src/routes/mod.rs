@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod manual;
+pub(crate) mod metrics;
 pub(crate) mod models;
 pub(crate) mod plans;
 pub(crate) mod shards;

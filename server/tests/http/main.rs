@@ -3,6 +3,7 @@
 mod archive;
 mod inspect;
 mod jobs;
+mod metrics;
 mod plans;
 mod service;
 mod uploads;
