@@ -265,6 +265,13 @@ async fn the_service_says_when_its_database_is_away() {
     );
     let refused = refusal(service.client.post(&job()).await).await;
     assert_eq!((refused.0, refused.1), (503, ErrorCode::Unavailable));
+    // Of the process there is everything to be told, of the ledger nothing.
+    let metrics = service.client.metrics().await;
+    assert_eq!(metrics.count("assay_database_up", &[]), 0);
+    let refusals = [("method", "POST"), ("route", "/jobs"), ("status", "5xx")];
+    let durations = "assay_http_request_duration_seconds_count";
+    assert_eq!(metrics.count(durations, &refusals), 1);
+    assert!(!metrics.0.contains_key("assay_jobs"));
 
     service
         .postgres()
@@ -274,5 +281,10 @@ async fn the_service_says_when_its_database_is_away() {
         .unwrap();
     service.client.ready().await;
     service.client.run(&job()).await;
+    eventually("the ledger in the metrics", LIMIT, async || {
+        let metrics = service.client.metrics().await;
+        (metrics.count("assay_database_up", &[]) == 1).then_some(())
+    })
+    .await;
     service.finish().await;
 }

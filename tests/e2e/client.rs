@@ -6,7 +6,7 @@ use assay_api::{
     Comparison, DocumentRow, ErrorCode, GateResult, Job, JobId, JobResult, JobState, Page, Problem,
     ShardRow, TokenRow, Upload, WorkerRow,
 };
-use assay_testkit::{LIMIT, eventually};
+use assay_testkit::{Exposition, LIMIT, eventually};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Body, Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -193,6 +193,13 @@ impl Client {
     /// All shards of a job, page by page.
     pub(crate) async fn shards(&self, id: JobId) -> Vec<ShardRow> {
         self.all(&format!("/jobs/{id}/shards?limit=100")).await
+    }
+
+    /// What `GET /metrics` says.
+    pub(crate) async fn metrics(&self) -> Exposition {
+        let answer = self.get("/metrics").await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        Exposition::parse(&answer.text().await.expect("a body"))
     }
 
     pub(crate) async fn workers(&self) -> Vec<WorkerRow> {

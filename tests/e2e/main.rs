@@ -27,6 +27,7 @@ mod long_job;
 mod moby_dick;
 mod noise;
 mod numerics;
+mod operations;
 mod paired;
 mod parity;
 mod profile;

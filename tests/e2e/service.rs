@@ -96,6 +96,13 @@ impl Process {
         is_running(self.pid())
     }
 
+    /// The lines of its log, which is one of JSON.
+    pub(crate) fn logged_objects(&self) -> Vec<serde_json::Value> {
+        let log = read(&self.log);
+        let object = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        log.lines().map(object).collect()
+    }
+
     /// Waits for a text in its log.
     pub(crate) async fn logs(&self, text: &str) {
         let what = format!("{text:?} in the log");
