@@ -42,7 +42,7 @@ fn job(model: &str, change: Value) -> Value {
 }
 
 /// A job that is held against `baseline`.
-fn gated(model: &str, baseline: Value) -> Value {
+fn gated(model: &str, baseline: &Value) -> Value {
     let gate = json!({"baseline": baseline, "max_increase": MAX_INCREASE});
     job(model, json!({"gate": gate}))
 }
@@ -78,7 +78,7 @@ async fn without_a_comparison(service: &Service, id: JobId, parts: &[&str]) {
 async fn a_gate_is_decided_when_both_jobs_have_ended() {
     let mut service = service().await;
     let baseline = service.client.submit(&job(MODEL, json!({}))).await;
-    let candidate = service.client.submit(&gated(NOISY, json!(baseline))).await;
+    let candidate = service.client.submit(&gated(NOISY, &json!(baseline))).await;
     undecided(&service, candidate, "queued").await;
     let gate = Gate {
         baseline,
@@ -142,7 +142,7 @@ async fn a_tag_is_the_newest_succeeded_job_that_has_it() {
         .await;
 
     // Not the failed one, not the one that waits, not the one of another branch, not itself.
-    let mut next = gated(MODEL, json!({"tag": "branch:main"}));
+    let mut next = gated(MODEL, &json!({"tag": "branch:main"}));
     next["tags"] = tags;
     let candidate = service.client.submit(&next).await;
     assert_eq!(resolved(&service, candidate).await, Some(older[1]));
@@ -171,19 +171,22 @@ async fn what_ends_without_numbers_is_inconclusive() {
     let mut service = service().await;
     service.add_worker("cpu:0");
     let baseline = service.client.done(&job(MODEL, json!({}))).await;
-    let failed = service.client.submit(&gated(BROKEN, json!(baseline))).await;
+    let failed = service
+        .client
+        .submit(&gated(BROKEN, &json!(baseline)))
+        .await;
     service.client.failed(failed).await;
     without_a_comparison(&service, failed, &["failed", "E2003"]).await;
 
     service.workers[0].stop().await;
-    let cancelled = service.client.submit(&gated(MODEL, json!(baseline))).await;
+    let cancelled = service.client.submit(&gated(MODEL, &json!(baseline))).await;
     // Its baseline is cancelled later.
     let later = service.client.submit(&job(MODEL, json!({}))).await;
-    let orphan = service.client.submit(&gated(NOISY, json!(later))).await;
+    let orphan = service.client.submit(&gated(NOISY, &json!(later))).await;
     // Names are those of the request: what is in the file is only known when it is read.
     let other = json!({"datasets": [{"path": "other.jsonl", "name": DATASET}]});
     let mut other = job(NOISY, other);
-    other["gate"] = gated(NOISY, json!(baseline))["gate"].clone();
+    other["gate"] = gated(NOISY, &json!(baseline))["gate"].clone();
     let other = service.client.submit(&other).await;
     for id in [cancelled, later] {
         service.client.cancel(id).await;

@@ -66,8 +66,8 @@ pub(crate) fn copy_noisy_gguf(from: &Path, to: &Path, strength: f64) {
         for block in bytes[tensor].chunks_exact_mut(BLOCK_BYTES) {
             for half in block[..4].chunks_exact_mut(2) {
                 let number = f16::from_le_bytes([half[0], half[1]]);
-                let noisy = f16::from_f64(noise.times(number.into()));
-                half.copy_from_slice(&noisy.to_le_bytes());
+                let changed = f16::from_f64(noise.times(number.into()));
+                half.copy_from_slice(&changed.to_le_bytes());
             }
         }
     }

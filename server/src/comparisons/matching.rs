@@ -61,7 +61,7 @@ pub(super) fn matches(
     }
     let mut warnings = job_warnings(baseline, candidate);
     let mut found = Vec::new();
-    let mut named = HashSet::new();
+    let mut faulted = HashSet::new();
     for (index, row) in now.datasets.iter().enumerate() {
         let wanted = names.is_empty() || names.contains(&row.name);
         if !wanted {
@@ -87,7 +87,7 @@ pub(super) fn matches(
                 found.push(matched);
             }
             // Under several methods the same is wrong once.
-            Err(detail) if !named.insert((&row.name, detail.clone())) => {}
+            Err(detail) if !faulted.insert((&row.name, detail.clone())) => {}
             Err(detail) => differ(&format!("datasets.{}", row.name), detail),
         }
     }

@@ -1,7 +1,7 @@
 //! Gates that cannot be decided are refused when the job is posted, not after it is computed.
 
 use assay_api::ErrorCode::{InvalidRequest, MalformedJson};
-use assay_api::Job;
+use assay_api::{Job, JobId};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -9,6 +9,15 @@ use super::{BROKEN, MODEL, NOISY, job, service};
 use crate::client::{problem, refusal};
 
 const NOBODY: &str = "00000000-0000-7000-8000-000000000000";
+
+/// A gate on `baseline` with some fields changed, as a change of a job.
+fn gate(baseline: JobId, change: &Value) -> Value {
+    let mut gate = json!({"baseline": baseline, "max_increase": 0.01});
+    for (field, value) in change.as_object().unwrap() {
+        gate[field] = value.clone();
+    }
+    json!({"gate": gate})
+}
 
 #[tokio::test]
 async fn gates_at_fault_are_refused() {
@@ -24,13 +33,7 @@ async fn gates_at_fault_are_refused() {
         .await;
     service.client.cancel(cancelled).await;
 
-    let gate = |change: Value| {
-        let mut gate = json!({"baseline": done, "max_increase": 0.01});
-        for (field, value) in change.as_object().unwrap() {
-            gate[field] = value.clone();
-        }
-        json!({"gate": gate})
-    };
+    let gate = |change: Value| gate(done, &change);
     let with = |other: Value| {
         let mut change = gate(json!({}));
         change
@@ -105,6 +108,26 @@ async fn gates_at_fault_are_refused() {
             "{word}: {problem:?}"
         );
     }
+    // Several faults are named together.
+    let body = job(
+        NOISY,
+        gate(json!({"baseline": failed, "datasets": ["none"]})),
+    );
+    let (status, code, mut fields, _) = refusal(service.client.post(&body).await).await;
+    fields.sort();
+    assert_eq!((status, code), (422, InvalidRequest));
+    assert_eq!(fields, [baseline, "gate.datasets[0]"]);
+
+    let jobs: Vec<Job> = service.client.all("/jobs?limit=100").await;
+    assert_eq!(jobs, jobs_before, "what is refused is no job");
+    service.finish().await;
+}
+
+#[tokio::test]
+async fn the_largest_increase_is_a_number_within_bounds() {
+    let service = service().await;
+    let waits = service.client.submit(&job(MODEL, json!({}))).await;
+    let gate = |change: Value| gate(waits, &change);
     // Numbers that JSON does not have.
     for number in ["NaN", "-Infinity", "1e999"] {
         let body = job(NOISY, gate(json!({"max_increase": 7}))).to_string();
@@ -119,18 +142,6 @@ async fn gates_at_fault_are_refused() {
         let (status, code, ..) = refusal(request.send().await.unwrap()).await;
         assert_eq!((status, code), (400, MalformedJson), "{number}");
     }
-    // Several faults are named together.
-    let body = job(
-        NOISY,
-        gate(json!({"baseline": failed, "datasets": ["none"]})),
-    );
-    let (status, code, mut fields, _) = refusal(service.client.post(&body).await).await;
-    fields.sort();
-    assert_eq!((status, code), (422, InvalidRequest));
-    assert_eq!(fields, [baseline, "gate.datasets[0]"]);
-
-    let jobs: Vec<Job> = service.client.all("/jobs?limit=100").await;
-    assert_eq!(jobs, jobs_before, "what is refused is no job");
     // The bounds themselves pass.
     for increase in [0.0, 100.0] {
         let body = job(NOISY, gate(json!({"max_increase": increase})));
