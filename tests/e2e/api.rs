@@ -10,14 +10,16 @@ use serde_json::{Value, json};
 use crate::client::{problem, refusal};
 use crate::service::Service;
 
-fn roots() -> Roots {
+/// Roots with what [`job`] names.
+pub(crate) fn roots() -> Roots {
     let roots = Roots::new();
     roots.add_model("llama_gqa");
     roots.add_data("a.txt", "Call me Ishmael.");
     roots
 }
 
-fn job() -> Value {
+/// A job of one small document.
+pub(crate) fn job() -> Value {
     json!({"model": "llama_gqa", "datasets": ["a.txt"], "reuse": false})
 }
 

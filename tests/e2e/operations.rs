@@ -1,20 +1,7 @@
 //! What those who run the service see of it: metrics, logs as JSON.
 
-use assay_testkit::Roots;
-use serde_json::{Value, json};
-
+use crate::api::{job, roots};
 use crate::service::Service;
-
-fn roots() -> Roots {
-    let roots = Roots::new();
-    roots.add_model("llama_gqa");
-    roots.add_data("a.txt", "Call me Ishmael.");
-    roots
-}
-
-fn job() -> Value {
-    json!({"model": "llama_gqa", "datasets": ["a.txt"], "reuse": false})
-}
 
 #[tokio::test]
 async fn what_a_worker_did_is_in_the_metrics() {
