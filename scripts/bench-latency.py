@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import resource
 import sys
 import time
 from contextlib import contextmanager
@@ -27,6 +28,11 @@ ANSWER = 20
 # Points of a start that are bounded: the ledger's, and the strictest.
 BOUNDED = ("first shard claimed", "device computes")
 CLIENTS = 500
+# Connections that ask for nothing, and that send the body of a request a byte a second.
+IDLE = 2_000
+SLOW = 200
+# Open files that a process gets if nobody has raised the limit.
+FILES = 1_024
 # Bytes of the text in a small job: a window, of about 500 tokens.
 SMALL = 2_000
 # Copies of the text in the large job, which has to outlast the polling.
@@ -144,10 +150,41 @@ class Seen:
         self.times, self.lags, self.errors = [], [], []
 
 
-async def poll(url, job, seconds):
+async def linger(address, begin, piece, streams):
+    """Holds a connection on which a request begins and never ends, and another when it is closed."""
+    while True:
+        reader, writer = streams
+        writer.write(begin)
+        try:
+            while not reader.at_eof():
+                writer.write(piece)
+                try:
+                    await asyncio.wait_for(reader.read(1 << 16), 1 if piece else None)
+                except asyncio.TimeoutError:
+                    pass
+        except ConnectionError:
+            pass
+        writer.close()
+        streams = await asyncio.open_connection(address.hostname, address.port)
+
+
+async def crowd(address):
+    """Connections that take place and ask for nothing; all are open when this returns."""
+    slow = (
+        f"POST /jobs HTTP/1.1\r\nHost: {address.netloc}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+    )
+    kinds = [(b"", b"")] * IDLE + [(slow.encode(), b" ")] * SLOW
+    opening = [asyncio.open_connection(address.hostname, address.port) for _ in kinds]
+    opened = await asyncio.gather(*opening)
+    return [asyncio.create_task(linger(address, *kind, streams)) for kind, streams in zip(kinds, opened)]
+
+
+async def poll(url, job, seconds, crowded):
     """Has the clients ask, spread evenly over each second."""
     loop = asyncio.get_running_loop()
     address = urlsplit(url)
+    around = await crowd(address) if crowded else []
     request = f"GET /jobs/{job} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode()
     seen = Seen()
     clients = []
@@ -167,16 +204,21 @@ async def poll(url, job, seconds):
     seen.errors += ["no answer within a second"] * unanswered
     for client in clients:
         client.transport.close()
+    # One that ended could not come again.
+    seen.errors += ["a connection of the crowd was refused"] * sum(task.done() for task in around)
+    for task in around:
+        task.cancel()
+    await asyncio.gather(*around, return_exceptions=True)
     return seen
 
 
-def answers(service, text, seconds):
+def answers(service, text, seconds, crowded):
     job = service.call("/jobs", demo_job(text, COPIES))["id"]
     while (state := service.call(f"/jobs/{job}"))["state"] != "running":
         time.sleep(0.05)
     gc.disable()
     meanwhile = Meanwhile()
-    seen = asyncio.run(poll(service.url, job, seconds))
+    seen = asyncio.run(poll(service.url, job, seconds, crowded))
     others, _ = meanwhile.cores()
     gc.enable()
     after = service.call(f"/jobs/{job}")
@@ -198,8 +240,9 @@ def table(heading, rows):
     return [f"| {heading} | " + " | ".join(labels) + " |", "| --- |" + " ---: |" * len(labels), *rows, ""]
 
 
-def report(options, version, load, others, started, seen, jobs):
-    counted = [job["progress"]["scored_tokens"] for job in jobs]
+def report(options, version, load, others, started, polled):
+    counted = [after["progress"]["scored_tokens"] - before["progress"]["scored_tokens"]
+               for _, _, (before, after) in polled.values()]
     lines = [
         "# How soon a job computes, and how soon clients are answered",
         "",
@@ -210,7 +253,7 @@ def report(options, version, load, others, started, seen, jobs):
         f"* Assay {version} (commit {options.commit}), PostgreSQL of `assay up` (durable), "
         f"Python {platform.python_version()}",
         f"* Date: {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC; load average before: {load:.2f}; "
-        f"cores used by others meanwhile: {others[0]:.2f} / {others[1]:.2f}",
+        f"cores used by others meanwhile: {' / '.join(f'{cores:.2f}' for cores in others)}",
         f"* Command: `{options.command}`",
         f"* Model: {MODEL}; text: {TEXT}",
         "",
@@ -232,12 +275,24 @@ def report(options, version, load, others, started, seen, jobs):
         "",
         "## `GET /jobs/{id}` while the job runs",
         "",
-        *table("", [row("answer", seen.times, "p99"), row("request sent late by", seen.lags)]),
+        *table("", [
+            line
+            for name, (seen, _, _) in polled.items()
+            for line in (row(f"{name}: answer", seen.times, "p99"), row("request sent late by", seen.lags))
+        ]),
         f"{CLIENTS} clients, a connection each, ask once a second, spread evenly over it, for "
-        f"{options.seconds} s: {len(seen.times)} answers, **{len(seen.errors)} errors**. Meanwhile a "
-        f"worker computes on all {os.cpu_count()} cores under `nice -n 19` ({counted[1] - counted[0]} tokens counted). "
-        "From before a request is sent until its body is read. *Sent late* is how far the client, one "
-        "process, was behind its own times.",
+        f"{options.seconds} s: "
+        + "; ".join(
+            f"{name} {len(seen.times)} answers, **{len(seen.errors)} errors**"
+            for name, (seen, _, _) in polled.items()
+        )
+        + f". Meanwhile a worker computes on all {os.cpu_count()} cores under `nice -n 19` "
+        f"({' and '.join(map(str, counted))} tokens counted). From before a request is sent until its body "
+        "is read. *Sent late* is how far the client, one process, was behind its own times.",
+        "",
+        f"*In a crowd*: beside the clients, {IDLE} connections on which nothing is sent and {SLOW} that send "
+        "the body of a `POST /jobs` a byte a second; what the server closes is opened again. The service "
+        f"starts with a limit of {FILES} open files, as most systems give.",
         "",
         f"Wanted: a 99th percentile below {ANSWER} ms and no error.",
     ]
@@ -256,26 +311,35 @@ def main():
     load = os.getloadavg()[0]
     text = (options.data / TEXT).read_bytes()
 
+    # What is started inherits the limit of most systems; the clients, all in this process, need more.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, most), most))
     service = Service(options.programs, options.models, options.data, options.work)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         version = service.call("/openapi.json")["info"]["version"]
         with worker_of(service, text):
             started, others = starts(service, text, options.jobs)
         with worker_of(service, text, "nice", "-n", "19"):
-            seen, polled, jobs = answers(service, text, options.seconds)
+            polled = {
+                "alone": answers(service, text, options.seconds, False),
+                "in a crowd": answers(service, text, options.seconds, True),
+            }
     finally:
         service.stop()
-    if seen.times:
-        written = report(options, version, load, (others, polled), started, seen, jobs)
+    others = [others, *(cores for _, cores, _ in polled.values())]
+    seen = [seen for seen, _, _ in polled.values()]
+    if all(one.times for one in seen):
+        written = report(options, version, load, others, started, polled)
         options.report.parent.mkdir(parents=True, exist_ok=True)
         options.report.write_text(written)
         print(written)
-    for error in seen.errors[:5]:
+    for error in [error for one in seen for error in one.errors[:5]]:
         print(f"error: {error}", file=sys.stderr)
-    check_others(max(others, polled))
+    check_others(max(others))
     slow = any(percentile(started[name], 0.5) >= START for name in BOUNDED)
-    slow |= not seen.times or percentile(seen.times, 0.99) >= ANSWER
-    sys.exit(slow or bool(seen.errors))
+    slow |= any(not one.times or percentile(one.times, 0.99) >= ANSWER for one in seen)
+    sys.exit(slow or any(one.errors for one in seen))
 
 
 main()

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
+use crate::connections::Connections;
+
 /// The settings of `assay-server serve`. The doc comment of a field is its manual.
 #[derive(Clone, Debug, Args)]
 pub struct Config {
@@ -57,6 +59,10 @@ pub struct Config {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub upload_limit: u64,
+
+    /// How many connections there may be, and for how long.
+    #[command(flatten)]
+    pub connections: Connections,
 
     /// Take references to a hub of models and datasets (`hf://org/name@revision`,
     /// `hf://datasets/org/name@revision/file.jsonl`) where a request names a path. The hub is

@@ -8,6 +8,7 @@ mod app;
 mod archive;
 mod comparisons;
 mod config;
+mod connections;
 mod database;
 mod doctor;
 mod edge;
@@ -29,6 +30,7 @@ mod work;
 
 pub use app::openapi_json;
 pub use config::{Config, DatabaseUrl, DoctorConfig, LogFormat, MigrateConfig};
+pub use connections::Connections;
 pub use doctor::doctor;
 
 use std::path::Path;
@@ -58,8 +60,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// A root is not a directory, the state directory cannot be written, the hub's settings are
-/// refused, the database does not answer (the text names its host), the schema cannot be migrated,
-/// or the listener fails.
+/// refused, the database does not answer (the text names its host), or the schema cannot be migrated.
 pub async fn run(
     config: Config,
     listener: TcpListener,
@@ -168,13 +169,12 @@ async fn serve(
         openapi: openapi_json().into(),
         stop: stop.clone(),
     });
-    let http = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let (served, (), ()) = tokio::join!(
-        http.into_future(),
+    tokio::join!(
+        connections::serve(listener, app, config.connections, stop),
         maintenance::check_leases(&store, stop),
         maintenance::sweep_uploads(&store, &files, stop),
     );
-    served.context("the listener failed")
+    Ok(())
 }
 
 /// Readers of `file` see all of `text` or no file.

@@ -1,6 +1,7 @@
 //! The server over HTTP, on a real ledger and without a worker.
 
 mod archive;
+mod connections;
 mod inspect;
 mod jobs;
 mod metrics;

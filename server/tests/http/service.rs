@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use assay_api::{ErrorCode, Problem};
-use assay_server::{Config, LogFormat, run};
+use assay_server::{Config, Connections, LogFormat, run};
 use assay_store::Store;
 use assay_testkit::{LIMIT, Roots, TestDatabase};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -15,6 +15,12 @@ use tokio::task::JoinHandle;
 
 /// Largest upload of these servers.
 pub(crate) const UPLOAD_LIMIT: u64 = 1 << 20;
+
+/// More connections than a test makes, for longer than it runs.
+pub(crate) const CONNECTIONS: Connections = Connections {
+    max_connections: 1000,
+    idle_timeout: 600,
+};
 
 pub(crate) struct Service {
     pub(crate) address: String,
@@ -28,6 +34,11 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) async fn start() -> Self {
+        Self::with(CONNECTIONS).await
+    }
+
+    /// A server with other settings of its connections.
+    pub(crate) async fn with(connections: Connections) -> Self {
         let (database, roots) = (TestDatabase::fresh().await, Roots::new());
         roots.add_model("llama_gqa");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -40,6 +51,7 @@ impl Service {
             data_root: roots.data(),
             state_dir: roots.state(),
             upload_limit: UPLOAD_LIMIT,
+            connections,
             hub: false,
             hub_cache: None,
             log: LogFormat::Text,
