@@ -204,7 +204,7 @@ struct Options {
     upload_digest: Option<String>,
     /// The documents themselves, as strings or as records, 1 MB at most. The order of a record's
     /// keys is not kept, which matters only to a chat template that writes JSON.
-    #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
+    #[schema(value_type = Option<Vec<Value>>, min_items = 1)]
     documents: Option<Vec<Value>>,
     /// What the documents are; the default follows from the name of the file: `jsonl`, `parquet`,
     /// and `text` for every other name; for `documents` it is `jsonl`.
