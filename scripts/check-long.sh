@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The long check, in two parts. Opens checkpoints whose files are damaged in every way there is: fails
+# The long check, in three parts. Opens checkpoints whose files are damaged in every way there is: fails
 # when one panics, ends the process or takes more memory than is stated, and keeps it in
 # crates/checkpoint/tests/fuzz-seeds. Then calls every operation of a running service with what its
 # own OpenAPI description says, with what it does not say, and in sequences (schemathesis): fails
 # when the server answers with a server error, or otherwise than it describes, or when anything
-# panics.
+# panics. Last, the Python client's example logs jobs to a tracking server of MLflow, and what it logged
+# is compared.
 # ASSAY_FUZZ_SECONDS sets how long each kind of file is damaged, ASSAY_FUZZ_SEED repeats an earlier
 # run, EXAMPLES sets how many requests an operation gets at most.
 set -euo pipefail
@@ -97,3 +98,7 @@ if grep --line-number 'panicked' "$log" >&2; then
 fi
 [ "$status" = 0 ] || die "schemathesis found failures; the log of the service is $log"
 say 'no server error, no panic, and every answer as described'
+
+stop
+trap - EXIT
+scripts/test-client.sh mlflow

@@ -1,4 +1,4 @@
-"""A service of a benchmark's own, and what the machine does meanwhile. Needs nothing but Python."""
+"""A service for a benchmark or a test, and what the machine does meanwhile. Needs nothing but Python."""
 
 import json
 import os

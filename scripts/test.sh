@@ -22,3 +22,4 @@ if [ -z "${DATABASE_URL:-}" ]; then
     tests=("${CARGO_TARGET_DIR:-target}/release/with-postgres" "${tests[@]}")
 fi
 step 'running the tests' "${tests[@]}"
+step 'the Python client' scripts/test-client.sh
