@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Python client: lints, types, then every test against real services. With
+# The Python client and the GitHub Action: lints, types, then every test against real services. With
 # the argument `mlflow`, the example for MLflow against a tracking server instead.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -27,7 +27,7 @@ if [ "${1:-}" = mlflow ]; then
 fi
 
 prepare client requirements-test.txt
-step 'lints of the client' ruff check .
-step 'formatting of the client' ruff format --check .
+step 'lints of the client' ruff check . ../github-action
+step 'formatting of the client' ruff format --check . ../github-action
 step 'types of the client' mypy
 step 'tests of the client' pytest --quiet
