@@ -11,8 +11,12 @@ unset DATABASE_URL
 
 # prepare NAME REQUIREMENTS: sets `venv` to an environment of exactly what the file pins.
 prepare() {
-    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-        die "the client's tests need Python 3.11 or newer (the client itself runs on 3.10)"
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+        # Ubuntu 22.04 has an older one, and all else of `make test` runs there.
+        [ -z "${CI:-}" ] || die "the client's tests need Python 3.11 or newer"
+        say "the client's tests: skipped, they need Python 3.11 or newer (the client runs on 3.10)"
+        exit 0
+    }
     venv=$build/$1
     step 'installing what the client is tested with' make_venv "$PWD/$2" "$venv"
     exec 9>&-
