@@ -1,6 +1,7 @@
 //! The HTTP client of the service.
 
 mod error;
+mod key;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use assay_api::{JobId, Page};
 use indicatif::ProgressBar;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Body, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -17,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::io::ReaderStream;
 
 pub(crate) use self::error::ClientError;
+use self::key::ApiKey;
 
 /// A restarted server is back within this time.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -39,6 +42,16 @@ pub(crate) struct ServerArgs {
         default_value = "http://127.0.0.1:8080"
     )]
     server: String,
+
+    /// Key of the service; better in the environment, where other users of this machine do not see
+    /// it
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "ASSAY_API_KEY",
+        hide_env_values = true
+    )]
+    api_key: Option<ApiKey>,
 }
 
 impl ServerArgs {
@@ -47,7 +60,7 @@ impl ServerArgs {
     /// # Errors
     /// See [`http`].
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
-        Client::of(&self.server)
+        Client::with_key(&self.server, self.api_key.as_ref())
     }
 }
 
@@ -56,7 +69,12 @@ impl ServerArgs {
 /// # Errors
 /// The system has no CA certificates, without which no TLS client can be made.
 pub(crate) fn http() -> Result<reqwest::Client, ClientError> {
-    let client = reqwest::Client::builder().build();
+    http_with(HeaderMap::new())
+}
+
+/// The same, which sends these headers along with each request.
+fn http_with(headers: HeaderMap) -> Result<reqwest::Client, ClientError> {
+    let client = reqwest::Client::builder().default_headers(headers).build();
     client.map_err(|error| ClientError::NoClient {
         cause: format!("{:#}", anyhow::Error::from(error)),
     })
@@ -114,8 +132,18 @@ impl Client {
     /// # Errors
     /// See [`http`].
     pub(crate) fn of(server: &str) -> Result<Self, ClientError> {
+        Self::with_key(server, None)
+    }
+
+    /// The same with a key, if there is one.
+    ///
+    /// # Errors
+    /// See [`http`]; or it is no key.
+    fn with_key(server: &str, key: Option<&ApiKey>) -> Result<Self, ClientError> {
+        let header = key.map(ApiKey::header).transpose()?.flatten();
+        let key = header.map(|header| (AUTHORIZATION, header));
         Ok(Self {
-            http: http()?,
+            http: http_with(key.into_iter().collect())?,
             base: server.trim_end_matches('/').to_owned(),
             limit: REQUEST_LIMIT,
             notice: Arc::new(|text| eprintln!("assay: {text}")),

@@ -17,6 +17,7 @@ mod gate;
 mod inspect;
 mod job;
 mod jobs;
+mod keys;
 mod method;
 mod numbers;
 mod output;
@@ -69,6 +70,7 @@ enum Command {
     Inspect(inspect::Inspect),
     Profile(Box<profile::Profile>),
     Datasets(datasets::Datasets),
+    Keys(keys::Keys),
     Completions(completions::Completions),
 }
 
@@ -92,6 +94,7 @@ async fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect::run(&inspect).await,
         Command::Profile(profile) => profile::run(&profile).await,
         Command::Datasets(datasets) => datasets::run(&datasets).await,
+        Command::Keys(keys) => keys::run(&keys).await,
         Command::Completions(completions) => return completions::run(&completions),
     };
     outcome.unwrap_or_else(|failure| {

@@ -8,31 +8,32 @@ use assay_api::{DatasetRef, FieldError, Problem, Upload};
 use assay_checkpoint::{DigestCache, Tokenizers};
 use assay_data::Root;
 use assay_hub::Hub;
-use assay_store::{Store, StoreError};
-use axum::Router;
+use assay_store::{ProjectStore, StoreError};
 use axum::body::Bytes;
+use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
+use crate::access::{ADMIN, Access, Commons, Gate, Operations, READ, SUBMIT};
 use crate::edge;
 use crate::metrics::Metrics;
 use crate::remote::{self, Named};
 use crate::routes::{
-    archive, comparisons, datasets, documents, events, health, jobs, manual, metrics, models,
-    plans, shards, tokens, workers,
+    archive, audit, comparisons, datasets, documents, events, health, jobs, keys, manual, metrics,
+    models, plans, shards, tokens, workers,
 };
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
 use crate::work::Heavy;
 
-/// What handlers share.
+/// What handlers share. The ledger is not among it: what is asked of it in the name of a project is
+/// asked through [`crate::access::Caller`].
 #[derive(Clone)]
 pub(crate) struct AppState {
-    /// The ledger.
-    pub(crate) store: Store,
+    /// What belongs to no project.
+    pub(crate) commons: Commons,
     /// Where checkpoints are.
     pub(crate) models: Root,
     /// Where datasets are.
@@ -65,7 +66,7 @@ impl AppState {
     /// # Errors
     /// The ledger fails.
     async fn uploaded(
-        &self,
+        ledger: &ProjectStore,
         datasets: &[DatasetRef],
     ) -> Result<HashMap<String, Upload>, StoreError> {
         let mut found = HashMap::new();
@@ -76,7 +77,7 @@ impl AppState {
             .filter_map(|d| d.upload.as_ref())
         {
             if !found.contains_key(name)
-                && let Some(upload) = self.store.upload(name).await?
+                && let Some(upload) = ledger.upload(name).await?
             {
                 found.insert(name.clone(), upload);
             }
@@ -89,12 +90,16 @@ impl AppState {
     ///
     /// # Errors
     /// The ledger fails. What is wrong with references is told where they are checked.
-    pub(crate) async fn grounds(&self, named: Named<'_>) -> Result<Grounds, StoreError> {
+    pub(crate) async fn grounds(
+        &self,
+        ledger: &ProjectStore,
+        named: Named<'_>,
+    ) -> Result<Grounds, StoreError> {
         Ok(Grounds {
             models: self.models.clone(),
             data: self.data.clone(),
             uploads: self.files.uploads().clone(),
-            uploaded: self.uploaded(named.datasets).await?,
+            uploaded: Self::uploaded(ledger, named.datasets).await?,
             tokenizers: self.tokenizers.clone(),
             remote: remote::resolve(self.hub.as_ref(), named).await,
         })
@@ -109,7 +114,8 @@ impl AppState {
             in, exact and reproducible perplexities come out.\n\n\
             Every answer carries `x-request-id`, the caller's if it sent one; the service's log \
             has the request under it. Errors are `application/problem+json` with a `code`; \
-            `GET /errors` explains each. Lists are `{\"items\": [..], \"next\": cursor}`; give \
+            `GET /errors` explains each. What belongs to another project than that of the key is not \
+            found. Lists are `{\"items\": [..], \"next\": cursor}`; give \
             `next` as `cursor` until it is null. Times are RFC 3339 in UTC.",
         contact(),
     ),
@@ -118,58 +124,65 @@ impl AppState {
         (name = "jobs", description = "Post models and datasets, follow them, read the numbers."),
         (name = "datasets", description = "Upload datasets, look into them."),
         (name = "models", description = "Look into checkpoints."),
+        (name = "keys", description = "Keys of a project, and who wrote what in it."),
         (name = "service", description = "Workers, health and documentation."),
     ),
 )]
 struct Document;
 
-fn routes() -> OpenApiRouter<AppState> {
-    let prompt = OpenApiRouter::new()
-        .routes(routes!(jobs::create, jobs::list))
-        .routes(routes!(jobs::get, jobs::cancel))
-        .routes(routes!(jobs::results))
-        .routes(routes!(events::follow))
-        .routes(routes!(documents::list))
-        .routes(routes!(tokens::list))
-        .routes(routes!(shards::list))
-        .routes(routes!(datasets::list))
-        .routes(routes!(datasets::get, datasets::delete))
-        .routes(routes!(models::inspect))
-        .routes(routes!(workers::list))
-        .routes(routes!(health::alive))
-        .routes(routes!(health::ready))
-        .routes(routes!(metrics::scrape))
-        .routes(routes!(manual::openapi))
-        .routes(routes!(manual::errors))
+/// Every operation, with what it takes. Reading changes nothing, whatever it computes.
+fn operations() -> Operations {
+    let prompt = Operations::new()
+        .with(SUBMIT, routes!(jobs::create))
+        .with(READ, routes!(jobs::list))
+        .with(READ, routes!(jobs::get))
+        .with(SUBMIT, routes!(jobs::cancel))
+        .with(READ, routes!(jobs::results))
+        .with(READ, routes!(events::follow))
+        .with(READ, routes!(documents::list))
+        .with(READ, routes!(tokens::list))
+        .with(READ, routes!(shards::list))
+        .with(READ, routes!(datasets::list))
+        .with(READ, routes!(datasets::get))
+        .with(SUBMIT, routes!(datasets::delete))
+        .with(READ, routes!(models::inspect))
+        .with(READ, routes!(workers::list))
+        .with(READ, routes!(metrics::scrape))
+        .with(ADMIN, routes!(keys::create, keys::list))
+        .with(ADMIN, routes!(keys::revoke))
+        .with(ADMIN, routes!(audit::list))
+        .with(Access::Open, routes!(health::alive))
+        .with(Access::Open, routes!(health::ready))
+        .with(Access::Open, routes!(manual::openapi))
+        .with(Access::Open, routes!(manual::errors))
         .layer(edge::within(edge::TIMEOUT));
-    let long = OpenApiRouter::new()
-        .routes(routes!(archive::get))
-        .routes(routes!(datasets::inspect))
-        .routes(routes!(plans::compare))
-        .routes(routes!(comparisons::compare))
-        .routes(routes!(jobs::gate))
+    let long = Operations::new()
+        .with(READ, routes!(archive::get))
+        .with(READ, routes!(datasets::inspect))
+        .with(READ, routes!(plans::compare))
+        .with(READ, routes!(comparisons::compare))
+        .with(READ, routes!(jobs::gate))
         .layer(edge::within(edge::LONG_TIMEOUT));
     // An upload takes as long as its bytes do. The handler bounds the silence between them.
-    let uploads = OpenApiRouter::new().routes(routes!(datasets::put));
-    OpenApiRouter::with_openapi(Document::openapi())
-        .merge(prompt)
-        .merge(long)
-        .merge(uploads)
+    let uploads = Operations::new().with(SUBMIT, routes!(datasets::put));
+    prompt.merge(long).merge(uploads)
 }
 
 /// The OpenAPI document, as served and as committed.
 pub fn openapi_json() -> String {
-    let json = routes()
-        .into_openapi()
+    let (_, document) = operations().into_parts(Document::openapi());
+    let json = document
         .to_pretty_json()
         .expect("the document is plain data");
     json + "\n"
 }
 
-/// The whole service.
-pub(crate) fn app(state: AppState) -> Router {
+/// The whole service, behind its gate.
+pub(crate) fn app(state: AppState, gate: Gate) -> Router {
     // `none` keeps the page from asking an outside service to validate the document.
     let ui = SwaggerUi::new("/docs").config(Config::from("/openapi.json").validator_url("none"));
     let requests = state.metrics.requests.clone();
-    edge::surround(Router::from(routes()).with_state(state).merge(ui), requests)
+    let (router, _) = operations().into_parts(Document::openapi());
+    let router = router.with_state(state).merge(ui).layer(Extension(gate));
+    edge::surround(router, requests)
 }

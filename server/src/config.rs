@@ -1,6 +1,7 @@
 //! The settings of the server: flags, each with an environment variable.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
@@ -16,7 +17,8 @@ pub struct Config {
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: DatabaseUrl,
 
-    /// Address and port to listen on. Port 0 takes a free one, which the log names.
+    /// Address and port to listen on. Port 0 takes a free one, which the log names. On a loopback
+    /// address the service is open until the first key is made; on another one it needs a key.
     #[arg(
         long,
         env = "ASSAY_LISTEN",
@@ -59,6 +61,16 @@ pub struct Config {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub upload_limit: u64,
+
+    /// Requests that a key may send in a second; five times as many at once after a pause. A service
+    /// that is open to its own machine alone does not count them.
+    #[arg(
+        long,
+        env = "ASSAY_RATE_LIMIT",
+        value_name = "REQUESTS",
+        default_value = "200"
+    )]
+    pub rate_limit: NonZeroU32,
 
     /// How many connections there may be, and for how long.
     #[command(flatten)]

@@ -8,7 +8,9 @@ use assay_api::{ErrorCode, Problem};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{
+    CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -51,7 +53,11 @@ pub(crate) fn surround(router: Router, requests: Requests) -> Router {
         .layer(from_fn_with_state(requests, edge))
 }
 
-async fn edge(State(requests): State<Requests>, request: Request, next: Next) -> Response {
+/// The id of a request, for its handler.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(pub(crate) String);
+
+async fn edge(State(requests): State<Requests>, mut request: Request, next: Next) -> Response {
     let _in_flight = requests.begin();
     let id = request_id(request.headers());
     let method = request.method().clone();
@@ -61,12 +67,16 @@ async fn edge(State(requests): State<Requests>, request: Request, next: Next) ->
         .extensions()
         .get::<MatchedPath>()
         .map_or_else(|| UNMATCHED.to_owned(), |route| route.as_str().to_owned());
-    let span = tracing::info_span!("request", request_id = %id, %method, route);
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let span = tracing::info_span!(
+        "request", request_id = %id, %method, route, key = tracing::field::Empty
+    );
     let started = Instant::now();
     async move {
         let mut response = shape(next.run(request).await, &id, &method, &path);
         let header = HeaderValue::from_str(&id).expect("request ids are visible ASCII");
         response.headers_mut().insert(REQUEST_ID, header);
+        secure(response.headers_mut(), &path);
         let status = response.status().as_u16();
         let took = started.elapsed();
         let latency_ms = took.as_micros() as f64 / 1e3;
@@ -81,6 +91,28 @@ async fn edge(State(requests): State<Requests>, request: Request, next: Next) ->
     }
     .instrument(span)
     .await
+}
+
+/// What browsers are to do with an answer: take its type as it is, run nothing in it that is not of
+/// this service, show it in no frame of others, and tell no others where they were. A handler may
+/// have said something stricter.
+fn secure(headers: &mut HeaderMap, path: &str) {
+    let policy = if path == "/docs" || path.starts_with("/docs/") {
+        // Swagger UI has styles and pictures in its page.
+        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+         frame-ancestors 'none'"
+    } else {
+        "default-src 'self'; frame-ancestors 'none'"
+    };
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, policy),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    }
 }
 
 /// The caller's `x-request-id` if it is 1 to 128 visible ASCII characters, else a new id.

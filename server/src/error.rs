@@ -1,8 +1,11 @@
 //! The errors of handlers. [`crate::edge`] turns them into answers.
 
+use std::time::Duration;
+
 use assay_api::{ErrorCode, Problem};
 use assay_store::StoreError;
-use axum::http::StatusCode;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::task::JoinError;
 
@@ -12,6 +15,9 @@ pub(crate) enum ApiError {
     /// The caller's to mend; sent as it is.
     #[error("{}", .0.detail)]
     Problem(Box<Problem>),
+    /// The same, and the request may be sent again after so many seconds.
+    #[error("{}", .0.detail)]
+    Later(Box<Problem>, u64),
     /// The ledger failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -50,9 +56,15 @@ impl ApiError {
         Problem::of_field(code, field, detail).into()
     }
 
+    /// A problem of this code that is none any more after `wait`.
+    pub(crate) fn later(code: ErrorCode, detail: impl Into<String>, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self::Later(Box::new(Problem::new(code, detail)), seconds.max(1))
+    }
+
     fn into_failure(self) -> Failure {
         let (code, detail) = match &self {
-            Self::Problem(problem) => {
+            Self::Problem(problem) | Self::Later(problem, _) => {
                 return Failure {
                     problem: (**problem).clone(),
                     cause: None,
@@ -83,8 +95,19 @@ impl From<Problem> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
+        let retry_after = match &self {
+            Self::Later(_, seconds) => Some(HeaderValue::from(*seconds)),
+            _ => None,
+        };
         let failure = self.into_failure();
         let mut response = status(&failure.problem).into_response();
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+        }
+        if failure.problem.code == ErrorCode::Unauthenticated {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
         response.extensions_mut().insert(failure);
         response
     }

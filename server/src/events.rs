@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use assay_api::{DatasetEvent, ErrorCode, JobEvent, JobId, JobState, StateEvent};
-use assay_store::{Happened, Store, StoreError, StoredEvent};
+use assay_store::{Happened, ProjectStore, StoreError, StoredEvent};
 use axum::http::HeaderValue;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -63,7 +63,7 @@ impl fmt::Display for Mark {
 
 /// A client that follows a job.
 pub(crate) struct Follower {
-    store: Store,
+    store: ProjectStore,
     job: JobId,
     /// What it was sent last.
     seen: Mark,
@@ -75,7 +75,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(store: Store, job: JobId, seen: Mark) -> Self {
+    pub(crate) fn new(store: ProjectStore, job: JobId, seen: Mark) -> Self {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {

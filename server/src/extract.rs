@@ -8,8 +8,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::timeout;
 
-use crate::edge::BODY_LIMIT;
+use crate::edge::{BODY_LIMIT, TIMEOUT};
 use crate::error::ApiError;
 
 /// A JSON body, typed and as it was sent.
@@ -34,8 +35,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
                 ),
             )
         };
-        let bytes = Bytes::from_request(request, state)
+        // Some operations may take long, but none because of how slowly it is asked.
+        let bytes = timeout(TIMEOUT, Bytes::from_request(request, state))
             .await
+            .map_err(|_| {
+                let seconds = TIMEOUT.as_secs();
+                ApiError::new(
+                    ErrorCode::Timeout,
+                    format!("the body did not arrive within {seconds} seconds; send it again"),
+                )
+            })?
             .map_err(|rejection| {
                 if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
                     too_large()

@@ -4,6 +4,8 @@
 //! scores nothing. Servers share the ledger and the directory of uploads and keep no state of their
 //! own beside them: any number may run side by side.
 
+mod access;
+mod admin;
 mod app;
 mod archive;
 mod comparisons;
@@ -28,6 +30,7 @@ mod uploads;
 mod validate;
 mod work;
 
+pub use admin::{KeysConfig, ProjectsConfig, manage_keys, manage_projects};
 pub use app::openapi_json;
 pub use config::{Config, DatabaseUrl, DoctorConfig, LogFormat, MigrateConfig};
 pub use connections::Connections;
@@ -37,13 +40,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use assay_checkpoint::{DigestCache, Tokenizers};
 use assay_data::Root;
 use assay_hub::{Hub, Settings};
+use assay_store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{Commons, Gate};
 use crate::app::AppState;
 use crate::metrics::Metrics;
 use crate::uploads::Files;
@@ -60,7 +65,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// A root is not a directory, the state directory cannot be written, the hub's settings are
-/// refused, the database does not answer (the text names its host), or the schema cannot be migrated.
+/// refused, the database does not answer (the text names its host), the schema cannot be migrated,
+/// or others reach the listener and there is no key.
 pub async fn run(
     config: Config,
     listener: TcpListener,
@@ -141,6 +147,10 @@ async fn serve(
     let address = listener
         .local_addr()
         .context("the listener has no address")?;
+    let is_local = address.ip().is_loopback();
+    if !is_local {
+        require_key(&store, &config.listen).await?;
+    }
     if let Some(file) = &config.address_file {
         write_whole(file, &address.to_string()).with_context(|| {
             format!(
@@ -154,8 +164,8 @@ async fn serve(
         database = config.database_url.host(),
         "listening on http://{address}"
     );
-    let app = app::app(AppState {
-        store: store.clone(),
+    let state = AppState {
+        commons: Commons::new(store.clone()),
         models,
         data,
         hub,
@@ -168,12 +178,27 @@ async fn serve(
         metrics: Metrics::new(&store),
         openapi: openapi_json().into(),
         stop: stop.clone(),
-    });
+    };
+    let gate = Gate::new(store.clone(), is_local, config.rate_limit);
+    let app = app::app(state, gate);
     tokio::join!(
         connections::serve(listener, app, config.connections, stop),
         maintenance::check_leases(&store, stop),
         maintenance::sweep_uploads(&store, &files, stop),
     );
+    Ok(())
+}
+
+/// Refuses to listen where others reach the service and nobody has a key. A schema that is not up to
+/// date has none either, and then requests are refused one by one.
+async fn require_key(store: &Store, listen: &str) -> anyhow::Result<()> {
+    if store.ready().await.is_ok() && !store.has_usable_keys().await? {
+        bail!(
+            "refusing to listen on {listen} as long as there is no valid key: whoever reaches it \
+             could use the service. Make one with `assay-server keys create --project default \
+             --scope admin --name NAME`, or listen on 127.0.0.1"
+        );
+    }
     Ok(())
 }
 

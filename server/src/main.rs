@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use assay_server::{Config, DoctorConfig, LogFormat, MigrateConfig};
+use assay_server::{Config, DoctorConfig, KeysConfig, LogFormat, MigrateConfig, ProjectsConfig};
 use clap::{Parser, Subcommand};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,6 +27,10 @@ enum Command {
     /// Check what the server needs: a line each, with what to do where something is wrong. Fails if
     /// something is.
     Doctor(DoctorConfig),
+    /// Make, list and revoke keys, with nothing but access to the database.
+    Keys(KeysConfig),
+    /// Make, change and list projects: their priorities and quotas.
+    Projects(ProjectsConfig),
     /// Print the API's OpenAPI document.
     Openapi,
 }
@@ -52,6 +56,8 @@ async fn run(command: Command) -> ExitCode {
             log_to_stderr(config.log);
             assay_server::migrate(&config).await
         }
+        Command::Keys(config) => assay_server::manage_keys(&config).await,
+        Command::Projects(config) => assay_server::manage_projects(&config).await,
         Command::Doctor(config) => assay_server::doctor(&config).await,
         // `print!` panics where a reader such as `head` has gone.
         Command::Openapi => std::io::stdout()

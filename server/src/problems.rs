@@ -35,7 +35,7 @@ problem_sets! {
     OfNewJob: [
         MalformedJson, IdempotencyConflict, PayloadTooLarge, UnsupportedMediaType, InvalidRequest,
         PathOutsideRoot, DatasetUnreadable, DatasetInvalid, MethodInvalid, NoPrefixToken,
-        HubDisabled, StorageFull,
+        HubDisabled, StorageFull, QuotaExceeded, TooManyRequests,
         CheckpointUnreadable, ArchitectureUnsupported, TensorMismatch, PickleRefused,
         TokenizerUnusable, DtypeUnsupported, ChatTemplateUnusable
     ];
@@ -50,6 +50,10 @@ problem_sets! {
     ];
     /// Of the events of a job.
     OfEvents: [NotFound, InvalidRequest];
+    /// Of `POST /keys`.
+    OfNewKey: [MalformedJson, PayloadTooLarge, UnsupportedMediaType, InvalidRequest];
+    /// Of operations on one key.
+    OfKey: [NotFound];
     /// Of lists.
     OfList: [InvalidRequest];
     /// Of lists that belong to one job.
@@ -82,10 +86,23 @@ problem_sets! {
     ];
 }
 
-/// One response per status, which lists its codes and shows a problem of the first.
+/// What every operation that takes a key can answer.
+pub(crate) fn of_access() -> BTreeMap<String, RefOr<Response>> {
+    by_status(&[
+        ErrorCode::Unauthenticated,
+        ErrorCode::Forbidden,
+        ErrorCode::TooManyRequests,
+    ])
+}
+
+/// One response per status of an operation, which lists its codes and shows a problem of the first.
 fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<Response>> {
+    by_status(&[codes, &OF_EVERY_OPERATION[..]].concat())
+}
+
+fn by_status(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
-    for code in codes.iter().chain(&OF_EVERY_OPERATION) {
+    for code in codes {
         by_status.entry(code.http_status()).or_default().push(*code);
     }
     by_status

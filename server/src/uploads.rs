@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use assay_api::ErrorCode;
 use assay_data::{StoredUpload, UploadError, Uploads};
-use assay_store::{PutUpload, Store};
+use assay_store::{ProjectStore, PutUpload, Store, UploadFiles};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -108,12 +108,14 @@ impl Files {
     /// The ledger fails.
     pub(crate) async fn name(
         &self,
-        store: &Store,
+        ledger: &ProjectStore,
         name: &str,
         stored: Stored,
     ) -> Result<PutUpload, ApiError> {
         let Stored { upload, mut file } = stored;
-        let put = store.put_upload(name, &upload.digest, upload.bytes).await?;
+        let put = ledger
+            .put_upload(name, &upload.digest, upload.bytes)
+            .await?;
         // While the name stands for it, nobody removes the file, but somebody may just have.
         let uploads = self.uploads.clone();
         let digest = upload.digest.clone();
@@ -131,19 +133,20 @@ impl Files {
             .map_err(refusal)?;
         if was_gone {
             // It may have been gone since the name stands for other bytes again.
-            self.remove_unused(store, &upload.digest).await;
+            self.remove_unused(&ledger.upload_files(), &upload.digest)
+                .await;
         }
         if let Some(old) = &put.replaced {
-            self.remove_unused(store, old).await;
+            self.remove_unused(&ledger.upload_files(), old).await;
         }
         Ok(put)
     }
 
     /// Removes the file of a digest if neither a name nor a job that has not ended needs it. A
     /// failure is logged and left to the sweep: what the caller asked for is done.
-    pub(crate) async fn remove_unused(&self, store: &Store, digest: &str) {
+    pub(crate) async fn remove_unused(&self, files: &UploadFiles, digest: &str) {
         let remove = || self.uploads.remove(digest);
-        let removed = match store.if_digest_unused(digest, remove).await {
+        let removed = match files.if_digest_unused(digest, remove).await {
             Ok(None) => return,
             Ok(Some(removed)) => removed.map_err(anyhow::Error::from),
             Err(error) => Err(error.into()),
@@ -162,7 +165,7 @@ impl Files {
     pub(crate) async fn sweep(&self, store: &Store) -> anyhow::Result<()> {
         let dir = self.dir.clone();
         for digest in tokio::task::spawn_blocking(move || settled(&dir)).await?? {
-            self.remove_unused(store, &digest).await;
+            self.remove_unused(&store.upload_files(), &digest).await;
         }
         Ok(())
     }

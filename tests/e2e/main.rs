@@ -21,6 +21,7 @@ mod files;
 mod gates;
 mod hub;
 mod inputs;
+mod keys;
 mod kills;
 mod ledger;
 mod long_job;

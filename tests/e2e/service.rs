@@ -290,6 +290,16 @@ impl Service {
         self.logs.read().iter().any(|(_, log)| log.contains(text))
     }
 
+    /// The database, for programs that the test starts itself.
+    pub(crate) fn database_url(&self) -> String {
+        self.database.url()
+    }
+
+    /// Where the server is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// A connection to the ledger, to look behind the service's back.
     pub(crate) async fn ledger(&self) -> PgConnection {
         PgConnection::connect(&self.database.url())

@@ -204,7 +204,8 @@ async fn uploads_at_fault_leave_nothing() {
     }
     // A caller that goes away half way.
     let mut broken = TcpStream::connect(service.address()).unwrap();
-    let head = "PUT /datasets/broken.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\nhalf";
+    let head =
+        "PUT /datasets/broken.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\nhalf";
     broken.write_all(head.as_bytes()).unwrap();
     eventually("the half upload", LIMIT, async || {
         (stored(&service) == 2).then_some(())

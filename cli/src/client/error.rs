@@ -15,6 +15,8 @@ pub(crate) enum ClientError {
          --server or ASSAY_SERVER"
     )]
     Unreachable { server: String, cause: String },
+    #[error("the key of the service (ASSAY_API_KEY or --api-key) has characters that no key has")]
+    NotAKey,
     #[error("{}", problem_lines(.0))]
     Refused(Box<Problem>),
     #[error("{url} answered {status} and not as Assay does; is it the address of an Assay server?")]

@@ -67,6 +67,14 @@ codes! {
     StorageFull = "E0013", 507, "No room on the disk";
     /// Two jobs measured something else, or in another way; `errors` names each difference.
     NotComparable = "E0014", 409, "Jobs cannot be compared";
+    /// The request has no key, or one that is not valid (any longer).
+    Unauthenticated = "E0015", 401, "A valid key is needed";
+    /// The key may not do this, or the service is asked under a name that is not its own.
+    Forbidden = "E0016", 403, "Not allowed";
+    /// The project has as much as it may; `detail` names the quota and when it frees.
+    QuotaExceeded = "E0017", 429, "Quota exceeded";
+    /// Requests come faster than they are taken; `Retry-After` says when the next one is.
+    TooManyRequests = "E0018", 429, "Too many requests";
 
     /// A worker could not reach the database for longer than its lease.
     DatabaseUnreachable = "E1001", 503, "Database unreachable";

@@ -10,6 +10,7 @@ mod dataset;
 mod event;
 mod inspect;
 mod job;
+mod key;
 mod method;
 mod model;
 mod numerics;
@@ -38,6 +39,7 @@ pub use inspect::{
 pub use job::{
     DatasetProgress, Download, Job, JobError, JobRequest, JobState, Progress, ShardLocation,
 };
+pub use key::{AuditEntry, CreatedKey, Key, NewKey, Scope};
 pub use method::{Bos, Convention, Dtype, DtypeRequest, Method, MethodRequest, Tail};
 pub use model::{AdaptedModel, ModelRef, ModelSchema};
 pub use numerics::{Numerics, Precision, PrecisionEffect, PrecisionShare};

@@ -4,6 +4,7 @@ use assay_api::{DocumentRow, JobId};
 use assay_scoring::ExactSum;
 use sqlx::FromRow;
 
+use crate::project::is_seen;
 use crate::rows::{bigint, count, int, json};
 use crate::{CHUNK, Store, StoreError};
 
@@ -44,16 +45,19 @@ impl Store {
     ) -> Result<Vec<DocumentRow>, StoreError> {
         let size = CHUNK as u64;
         let end = from.saturating_add(limit.into());
-        let chunks: Vec<ChunkRow> = sqlx::query_as(
+        let chunks: Vec<ChunkRow> = sqlx::query_as(concat!(
             "select chunk, tokens, bytes, words, groups, scored, nll::text[] as nll
              from document_chunks
              where job_id = $1 and dataset = $2 and chunk between $3 and $4 and scored is not null
-             order by chunk",
-        )
+               and ",
+            is_seen!("$1", "$5"),
+            " order by chunk",
+        ))
         .bind(job)
         .bind(int(row)?)
         .bind(i32::try_from(from / size).unwrap_or(i32::MAX))
         .bind(i32::try_from(end / size).unwrap_or(i32::MAX))
+        .bind(self.project())
         .fetch_all(&self.pool)
         .await?;
         let names = self.group_names(job, row).await?;
@@ -93,20 +97,23 @@ impl Store {
     ) -> Result<Vec<DocumentRow>, StoreError> {
         // A quotient of integers has as many decimals as its dividend is given: 20 of them tell
         // apart any two means of documents with fewer than 10^10 tokens.
-        let documents: Vec<Columns> = sqlx::query_as(
+        let documents: Vec<Columns> = sqlx::query_as(concat!(
             r#"select c.chunk::bigint * $4 + u.n - 1 as index, u.tokens, u.bytes, u.words,
                       u."group", u.scored, u.nll::text as nll
                from document_chunks c
                cross join lateral unnest(c.tokens, c.bytes, c.words, c.groups, c.scored, c.nll)
                    with ordinality as u(tokens, bytes, words, "group", scored, nll, n)
                where c.job_id = $1 and c.dataset = $2 and c.scored is not null and u.scored > 0
-               order by round(u.nll, 20) / u.scored desc, index
-               limit $3"#,
-        )
+                 and "#,
+            is_seen!("$1", "$5"),
+            " order by round(u.nll, 20) / u.scored desc, index
+              limit $3",
+        ))
         .bind(job)
         .bind(int(row)?)
         .bind(bigint(limit.into())?)
         .bind(bigint(CHUNK as u64)?)
+        .bind(self.project())
         .fetch_all(&self.pool)
         .await?;
         let names = self.group_names(job, row).await?;

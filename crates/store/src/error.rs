@@ -25,6 +25,9 @@ pub enum StoreError {
     /// A call was given up on.
     #[error("the database gave no answer within {} s", .0.as_secs())]
     NoAnswer(std::time::Duration),
+    /// The system gave no random numbers for a key.
+    #[error("the system has no random numbers: {0}")]
+    NoRandomness(String),
     /// The worker is not (any longer) in the ledger.
     #[error("worker {0} is not registered")]
     UnknownWorker(assay_api::WorkerId),

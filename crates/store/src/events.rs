@@ -4,6 +4,7 @@ use assay_api::{JobId, JobState};
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
+use crate::project::is_seen;
 use crate::rows::{index_of, int, parse};
 use crate::{Store, StoreError};
 
@@ -41,12 +42,15 @@ impl Store {
     /// # Errors
     /// The database does not answer.
     pub async fn events(&self, job: JobId, seen: u32) -> Result<Vec<StoredEvent>, StoreError> {
-        let rows: Vec<EventRow> = sqlx::query_as(
+        let rows: Vec<EventRow> = sqlx::query_as(concat!(
             "select number, at, state::text as state, dataset from job_events
-             where job_id = $1 and number > $2 order by number",
-        )
+             where job_id = $1 and number > $2 and ",
+            is_seen!("$1", "$3"),
+            " order by number",
+        ))
         .bind(job)
         .bind(int(seen)?)
+        .bind(self.project())
         .fetch_all(&self.pool)
         .await?;
         rows.into_iter().map(EventRow::into_event).collect()

@@ -9,8 +9,9 @@ use assay_api::{
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
+use crate::quota::Exceeded;
 use crate::rows::{bigint, count, index_of, int, json, parse, to_json};
-use crate::{Store, StoreError, uploads};
+use crate::{Store, StoreError, quota, uploads};
 
 /// A validated request to store.
 pub struct NewJob<'a> {
@@ -43,6 +44,8 @@ pub enum Creation {
     Conflict(JobId),
     /// The upload of this name was deleted, or stands for other bytes by now.
     UploadChanged(String),
+    /// The project has as much as it may.
+    Exceeded(Exceeded),
 }
 
 /// What became of a cancellation.
@@ -119,6 +122,22 @@ macro_rules! select_job {
     };
 }
 
+/// The statement that lists the jobs of which `$condition` holds.
+macro_rules! list_jobs {
+    ($condition:literal) => {
+        concat!(
+            select_job!(),
+            " where ",
+            $condition,
+            " and ($1::uuid is null or j.id < $1)
+              and ($2::text is null or j.state = $2::job_state)
+              and ($3::jsonb is null or j.tags @> $3)
+              order by j.id desc
+              limit $4"
+        )
+    };
+}
+
 impl Store {
     /// Stores a job, or finds the one that its idempotency key made before.
     ///
@@ -127,14 +146,27 @@ impl Store {
     pub async fn create_job(&self, new: &NewJob<'_>) -> Result<Creation, StoreError> {
         let request = new.request;
         let rows = new.datasets.len() * new.methods.as_slice().len();
+        let project = self.own_project();
         let mut tx = self.pool.begin().await?;
+        let exceeded = quota::before_job(&mut tx, project).await?;
+        if let Some(exceeded) = exceeded {
+            tx.rollback().await?;
+            // Whoever repeats the request that took the last place gets its answer.
+            let made = match new.idempotency_key {
+                Some(key) => self.job_of_key(key, new.body).await?,
+                None => None,
+            };
+            return Ok(made.unwrap_or(Creation::Exceeded(exceeded)));
+        }
         // A concurrent insert of the same key makes this wait for its commit, then do nothing.
         let inserted = sqlx::query(
             "insert into jobs
                  (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left,
-                  token_output, reuse, priority, audit, baseline, numerics, adapter, gate)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-                     $17)
+                  token_output, reuse, priority, audit, baseline, numerics, adapter, gate,
+                  project_id, project_priority)
+             select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                    id, priority
+             from projects where id = $18
              on conflict on constraint jobs_idempotency_key_unique do nothing",
         )
         .bind(new.id)
@@ -154,6 +186,7 @@ impl Store {
         .bind(request.numerics.as_str())
         .bind(&request.model.adapter)
         .bind(new.gate.map(to_json).transpose()?)
+        .bind(project)
         .execute(&mut *tx)
         .await?
         .rows_affected();
@@ -167,13 +200,15 @@ impl Store {
         }
         for dataset in new.datasets {
             if let (Some(name), Some(digest)) = (&dataset.upload, &dataset.upload_digest)
-                && !uploads::hold(&mut tx, name, digest).await?
+                && !uploads::hold(&mut tx, project, name, digest).await?
             {
                 tx.rollback().await?;
                 return Ok(Creation::UploadChanged(name.clone()));
             }
         }
         insert_rows(&mut tx, new).await?;
+        self.note(&mut tx, "create_job", &new.id.to_string(), 201)
+            .await?;
         crate::listen::wake_workers(&mut tx).await?;
         tx.commit().await?;
         Ok(Creation::Created(self.existing_job(new.id).await?))
@@ -190,12 +225,14 @@ impl Store {
         body: &serde_json::Value,
     ) -> Result<Option<Creation>, StoreError> {
         // jsonb equality ignores the order of keys and white space, and nothing else.
-        let row: Option<(JobId, bool)> =
-            sqlx::query_as("select id, body = $2 from jobs where idempotency_key = $1")
-                .bind(key)
-                .bind(body)
-                .fetch_optional(&self.pool)
-                .await?;
+        let row: Option<(JobId, bool)> = sqlx::query_as(
+            "select id, body = $2 from jobs where idempotency_key = $1 and project_id = $3",
+        )
+        .bind(key)
+        .bind(body)
+        .bind(self.own_project())
+        .fetch_optional(&self.pool)
+        .await?;
         Ok(match row {
             None => None,
             Some((id, true)) => Some(Creation::Existing(self.existing_job(id).await?)),
@@ -208,10 +245,14 @@ impl Store {
     /// # Errors
     /// The database does not answer.
     pub async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError> {
-        let rows = sqlx::query_as(concat!(select_job!(), " where j.id = $1"))
-            .bind(id)
-            .fetch_all(&self.pool)
-            .await?;
+        let rows = sqlx::query_as(concat!(
+            select_job!(),
+            " where j.id = $1 and ($2::integer is null or j.project_id = $2)"
+        ))
+        .bind(id)
+        .bind(self.project())
+        .fetch_all(&self.pool)
+        .await?;
         Ok(self.with_datasets(rows).await?.pop())
     }
 
@@ -234,20 +275,20 @@ impl Store {
             .tag
             .as_ref()
             .map(|(key, value)| serde_json::json!({ key: value }));
-        let rows = sqlx::query_as(concat!(
-            select_job!(),
-            " where ($1::uuid is null or j.id < $1)
-                and ($2::text is null or j.state = $2::job_state)
-                and ($3::jsonb is null or j.tags @> $3)
-              order by j.id desc
-              limit $4"
-        ))
-        .bind(before)
-        .bind(filter.state.map(JobState::as_str))
-        .bind(tag)
-        .bind(bigint(limit.into())?)
-        .fetch_all(&self.pool)
-        .await?;
+        // Two statements, so that the index of the project's jobs is used whatever the plan of the
+        // statement was made for.
+        let statement = match self.project() {
+            Some(_) => list_jobs!("j.project_id = $5"),
+            None => list_jobs!("$5::integer is null"),
+        };
+        let rows = sqlx::query_as(statement)
+            .bind(before)
+            .bind(filter.state.map(JobState::as_str))
+            .bind(tag)
+            .bind(bigint(limit.into())?)
+            .bind(self.project())
+            .fetch_all(&self.pool)
+            .await?;
         self.with_datasets(rows).await
     }
 
@@ -271,6 +312,8 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         crate::end::end_attempts(&mut tx, id).await?;
+        self.note(&mut tx, "cancel_job", &id.to_string(), 200)
+            .await?;
         tx.commit().await?;
         Ok(Cancellation::Cancelled(self.existing_job(id).await?))
     }

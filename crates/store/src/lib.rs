@@ -10,10 +10,14 @@
 //! A *row* is one dataset under one method; the table `datasets` holds rows, numbered
 //! `dataset_index * methods + method_index`.
 //!
+//! A [`Store`] sees all projects, as workers have to; [`Store::within`] makes a [`ProjectStore`], which
+//! sees one and notes what it writes in the audit log. Whoever answers requests has nothing else.
+//!
 //! Functions that depend on time take an optional `now`; without it the database's clock counts,
 //! never a worker's.
 
 mod audit;
+mod audit_log;
 mod baseline;
 mod claim;
 mod clock;
@@ -25,12 +29,15 @@ mod error;
 mod events;
 mod finish;
 mod jobs;
+mod keys;
 mod lease;
 mod listen;
 mod metrics;
 mod performance;
 mod plan;
 mod precision;
+mod project;
+mod quota;
 mod rates;
 mod read;
 mod result;
@@ -48,16 +55,20 @@ pub use end::{AttemptFailure, MAX_ERRORS, MAX_LOSSES};
 pub use error::StoreError;
 pub use events::{Happened, StoredEvent};
 pub use jobs::{Cancellation, Creation, JobFilter, NewJob};
+pub use keys::{KeyToken, StoredKey};
 pub use lease::{NewWorker, Reaped, Renewed};
 pub use listen::WorkListener;
 pub use metrics::{
     CLAIM_LATENCY_BOUNDS, ClaimLatency, DeviceTotals, LedgerMetrics, MetricsReader, RECENT,
 };
 pub use plan::{NewDatasetPlan, NewPlan, PlanFacts};
+pub use project::{Actor, Project, ProjectChanges, ProjectId, ProjectStore, UploadFiles};
+pub use quota::{Exceeded, Quota};
 pub use row_facts::RowFacts;
 pub use tokens::{SpanToken, TokenSpan};
 pub use uploads::PutUpload;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use assay_api::{JobId, JobState};
@@ -82,6 +93,8 @@ type Locked = Transaction<'static, Postgres>;
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: PgPool,
+    /// Who acts, and so what is seen; none sees all projects, as workers do.
+    actor: Option<Arc<Actor>>,
 }
 
 /// How many connections a [`Store`] has.
@@ -115,7 +128,7 @@ impl Store {
             .max_connections(connections)
             .acquire_timeout(ANSWER)
             .connect_lazy_with(options);
-        Ok(Self { pool })
+        Ok(Self { pool, actor: None })
     }
 
     /// The connections of this program to the database.
@@ -165,11 +178,14 @@ impl Store {
     /// keeps its locks a little longer, and a claim that comes at once would pass the job by.
     async fn lock_job(&self, job: JobId) -> Result<Option<(Locked, JobState)>, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let state: Option<String> =
-            sqlx::query_scalar("select state::text from jobs where id = $1 for no key update")
-                .bind(job)
-                .fetch_optional(&mut *tx)
-                .await?;
+        let state: Option<String> = sqlx::query_scalar(
+            "select state::text from jobs
+                 where id = $1 and ($2::integer is null or project_id = $2) for no key update",
+        )
+        .bind(job)
+        .bind(self.project())
+        .fetch_optional(&mut *tx)
+        .await?;
         state.map(|state| Ok((tx, rows::parse(state)?))).transpose()
     }
 

@@ -7,7 +7,7 @@ use sqlx::{FromRow, PgConnection};
 
 use crate::rates::Pool;
 use crate::rows::{bigint, int, parse, storable, to_json};
-use crate::{CHUNK, Store, StoreError, baseline, end, finish, reuse};
+use crate::{CHUNK, Store, StoreError, baseline, end, finish, quota, reuse};
 
 /// Shards that one statement inserts at most.
 const BATCH: usize = 256;
@@ -203,6 +203,12 @@ impl Store {
         }
         let kind = planned.may_reuse.then_some(&*attempt.device_kind);
         let shards = insert_rows(&mut tx, job, kind, planned.audit, &plan.datasets).await?;
+        if let Some(exceeded) = quota::charge(&mut tx, job).await? {
+            tx.rollback().await?;
+            self.fail_attempt(worker, fence, &exceeded.failure())
+                .await?;
+            return Ok(false);
+        }
         let key = plan.facts.rate_key.as_deref();
         let measured = shards.count > 0
             && match parse(planned.baseline)? {

@@ -4,6 +4,7 @@ use assay_api::{AttemptRow, JobId, ShardRow, WorkerError, WorkerId, WorkerRow, W
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
+use crate::project::is_seen;
 use crate::rows::{bigint, count, index_of, int, json, parse};
 use crate::{Store, StoreError};
 
@@ -68,17 +69,19 @@ impl Store {
         from: u32,
         limit: u32,
     ) -> Result<Vec<ShardRow>, StoreError> {
-        let shards: Vec<ShardColumns> = sqlx::query_as(
+        let shards: Vec<ShardColumns> = sqlx::query_as(concat!(
             "select s.index, d.name as dataset, d.method, s.state::text as state, s.windows,
                     s.scored_tokens, s.flops, s.spans_digest, s.split_depth, s.seconds,
                     s.audit::text as audit
              from shards s join datasets d on d.job_id = s.job_id and d.index = s.dataset
-             where s.job_id = $1 and s.index >= $2
-             order by s.index limit $3",
-        )
+             where s.job_id = $1 and s.index >= $2 and ",
+            is_seen!("$1", "$4"),
+            " order by s.index limit $3",
+        ))
         .bind(job)
         .bind(int(from)?)
         .bind(bigint(limit.into())?)
+        .bind(self.project())
         .fetch_all(&self.pool)
         .await?;
         let indices: Vec<i32> = shards.iter().map(|shard| shard.index).collect();

@@ -7,7 +7,7 @@ use sqlx::{FromRow, PgConnection};
 use crate::audit::agreed_elsewhere;
 use crate::end::loss_warning;
 use crate::rows::{count, json, parse};
-use crate::{PlanFacts, Store, StoreError, performance, precision};
+use crate::{PlanFacts, ProjectId, Store, StoreError, performance, precision};
 
 #[derive(FromRow)]
 struct JobRow {
@@ -32,7 +32,11 @@ struct JobRow {
 }
 
 impl JobRow {
-    async fn read(tx: &mut PgConnection, id: JobId) -> Result<Option<Self>, StoreError> {
+    async fn read(
+        tx: &mut PgConnection,
+        id: JobId,
+        project: Option<ProjectId>,
+    ) -> Result<Option<Self>, StoreError> {
         Ok(sqlx::query_as(
             "select j.state::text as state, j.method, j.dtype, j.numerics, j.plan,
                     coalesce(j.baseline_state = 'done' and j.baseline_result is null, false)
@@ -58,9 +62,10 @@ impl JobRow {
                         count(*) filter (where audit = 'waived') as waived
                  from shards where job_id = $1
              ) s
-             where j.id = $1",
+             where j.id = $1 and ($2::integer is null or j.project_id = $2)",
         )
         .bind(id)
+        .bind(project)
         .fetch_optional(tx)
         .await?)
     }
@@ -114,7 +119,7 @@ impl Store {
         sqlx::query("set transaction isolation level repeatable read, read only")
             .execute(&mut *tx)
             .await?;
-        let job = JobRow::read(&mut tx, id).await?;
+        let job = JobRow::read(&mut tx, id, self.project()).await?;
         let Some(job) = job else {
             tx.rollback().await?;
             return Ok(None);

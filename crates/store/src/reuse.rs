@@ -1,5 +1,7 @@
 //! Numbers taken from an earlier job that scored the same.
 //!
+//! Numbers are taken within a project alone: whether another one scored a text is its own affair.
+//!
 //! The planner names what decides a row's numbers by its content key. Within the transaction that
 //! stores the plan, a row that was finished under the same key by one device kind lends its sums
 //! and statistics; the new row then needs no shard. What is finished never changes, so nothing of
@@ -34,7 +36,7 @@ pub(crate) async fn find(
     let source: Option<(JobId, i32)> = sqlx::query_as(concat!(
         "select d.job_id, d.index
          from datasets d join jobs j on j.id = d.job_id, jobs n
-         where n.id = $1 and d.content_key = $3 and d.device_kind = $4 and d.reused_from is null
+         where n.id = $1 and j.project_id = n.project_id and d.content_key = $3 and d.device_kind = $4 and d.reused_from is null
            and d.statistics is not null and d.job_id <> $1
            and coalesce(j.error ->> 'code', '') not like 'E3%'
            and d.tokens_digest = $5 and d.clusters = $6 and d.planned_tokens = $7

@@ -4,6 +4,7 @@ use assay_api::JobId;
 use assay_scoring::{ClusterLayout, DatasetStatistics, ExactSum};
 use sqlx::FromRow;
 
+use crate::project::is_seen;
 use crate::rows::{json, token};
 use crate::{Store, StoreError};
 
@@ -38,12 +39,15 @@ impl Store {
     /// # Errors
     /// The database does not answer.
     pub async fn row_facts(&self, job: JobId) -> Result<Vec<RowFacts>, StoreError> {
-        let rows: Vec<Columns> = sqlx::query_as(
+        let rows: Vec<Columns> = sqlx::query_as(concat!(
             "select tokens_digest, prefix, coalesce(text_measures, false) as text_measures,
                     clusters, statistics
-             from datasets where job_id = $1 order by index",
-        )
+             from datasets where job_id = $1 and ",
+            is_seen!("$1", "$2"),
+            " order by index",
+        ))
         .bind(job)
+        .bind(self.project())
         .fetch_all(&self.pool)
         .await?;
         rows.into_iter().map(Columns::into_facts).collect()

@@ -6,6 +6,7 @@ use assay_api::{JobId, Method, TokenRow};
 use assay_scoring::{ClusterSum, ExactSum, MicroBatch};
 use sqlx::{FromRow, PgConnection};
 
+use crate::project::is_seen;
 use crate::rows::{bigint, count, int, json};
 use crate::{CHUNK, Store, StoreError};
 
@@ -99,18 +100,20 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<TokenSpan>, StoreError> {
         let (stream, first) = after.map_or((-1, 0), |(stream, first)| (stream.into(), first));
-        let spans: Vec<SpanRow> = sqlx::query_as(
+        let spans: Vec<SpanRow> = sqlx::query_as(concat!(
             "select t.stream, t.first, t.ids, t.starts, t.ends, t.units
              from datasets d join token_spans t on t.job_id = d.job_id and t.dataset = d.index
              where d.job_id = $1 and d.index = $2 and d.finished_at is not null
-               and (t.stream, t.first) > ($3::bigint, $4::bigint)
-             order by t.stream, t.first limit $5",
-        )
+               and (t.stream, t.first) > ($3::bigint, $4::bigint) and ",
+            is_seen!("$1", "$6"),
+            " order by t.stream, t.first limit $5",
+        ))
         .bind(job)
         .bind(int(row)?)
         .bind::<i64>(stream)
         .bind(i64::try_from(first).unwrap_or(i64::MAX))
         .bind(bigint(limit.into())?)
+        .bind(self.project())
         .fetch_all(&self.pool)
         .await?;
         spans.iter().map(decode).collect()
@@ -158,15 +161,18 @@ impl Store {
         let Ok(chunk) = i32::try_from(chunk) else {
             return Ok(None);
         };
-        let found: Option<(serde_json::Value, Option<i64>)> = sqlx::query_as(
+        let found: Option<(serde_json::Value, Option<i64>)> = sqlx::query_as(concat!(
             "select d.method, c.tokens[$4 + 1]
              from datasets d join document_chunks c on c.job_id = d.job_id and c.dataset = d.index
-             where d.job_id = $1 and d.index = $2 and c.chunk = $3 and d.finished_at is not null",
-        )
+             where d.job_id = $1 and d.index = $2 and c.chunk = $3 and d.finished_at is not null
+               and ",
+            is_seen!("$1", "$5"),
+        ))
         .bind(job)
         .bind(int(row)?)
         .bind(chunk)
         .bind(int(offset)?)
+        .bind(self.project())
         .fetch_optional(&self.pool)
         .await?;
         let Some((method, Some(tokens))) = found else {

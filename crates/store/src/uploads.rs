@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
 use crate::rows::{bigint, count};
-use crate::{Store, StoreError};
+use crate::{ProjectId, Store, StoreError};
 
 /// What became of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,27 +49,31 @@ impl Store {
         bytes: u64,
     ) -> Result<PutUpload, StoreError> {
         let bytes = bigint(bytes)?;
+        let project = self.own_project();
         let mut tx = self.pool.begin().await?;
         lock_digest(&mut tx, digest).await?;
         loop {
             let new: Option<UploadRow> = sqlx::query_as(
-                "insert into uploads (name, digest, bytes) values ($1, $2, $3)
-                 on conflict (name) do nothing
+                "insert into uploads (name, digest, bytes, project_id) values ($1, $2, $3, $4)
+                 on conflict (project_id, name) do nothing
                  returning name, digest, bytes, created_at",
             )
             .bind(name)
             .bind(digest)
             .bind(bytes)
+            .bind(project)
             .fetch_optional(&mut *tx)
             .await?;
             let (row, replaced) = match new {
                 Some(row) => (row, None),
-                None => match replace(&mut tx, name, digest, bytes).await? {
+                None => match replace(&mut tx, project, name, digest, bytes).await? {
                     Some((row, old)) => (row, Some(old)),
                     // Deleted between the two statements: the name is free again.
                     None => continue,
                 },
             };
+            let status = if replaced.is_some() { 200 } else { 201 };
+            self.note(&mut tx, "upload_dataset", name, status).await?;
             tx.commit().await?;
             let upload = row.into_upload()?;
             return Ok(PutUpload { upload, replaced });
@@ -81,11 +85,14 @@ impl Store {
     /// # Errors
     /// The database does not answer.
     pub async fn upload(&self, name: &str) -> Result<Option<Upload>, StoreError> {
-        let row: Option<UploadRow> =
-            sqlx::query_as("select name, digest, bytes, created_at from uploads where name = $1")
-                .bind(name)
-                .fetch_optional(&self.pool)
-                .await?;
+        let row: Option<UploadRow> = sqlx::query_as(
+            "select name, digest, bytes, created_at from uploads
+                 where name = $1 and project_id = $2",
+        )
+        .bind(name)
+        .bind(self.own_project())
+        .fetch_optional(&self.pool)
+        .await?;
         row.map(UploadRow::into_upload).transpose()
     }
 
@@ -100,11 +107,12 @@ impl Store {
     ) -> Result<Vec<Upload>, StoreError> {
         let rows: Vec<UploadRow> = sqlx::query_as(
             "select name, digest, bytes, created_at from uploads
-             where $1::text is null or name > $1
+             where project_id = $3 and ($1::text is null or name > $1)
              order by name limit $2",
         )
         .bind(after)
         .bind(bigint(limit.into())?)
+        .bind(self.own_project())
         .fetch_all(&self.pool)
         .await?;
         rows.into_iter().map(UploadRow::into_upload).collect()
@@ -115,14 +123,21 @@ impl Store {
     /// # Errors
     /// The database does not answer.
     pub async fn delete_upload(&self, name: &str) -> Result<Option<Upload>, StoreError> {
+        let mut tx = self.pool.begin().await?;
         // Waits for the creation of a job that has just looked the name up, so that whoever asks
         // for the digest afterwards sees that job.
         let row: Option<UploadRow> = sqlx::query_as(
-            "delete from uploads where name = $1 returning name, digest, bytes, created_at",
+            "delete from uploads where name = $1 and project_id = $2
+             returning name, digest, bytes, created_at",
         )
         .bind(name)
-        .fetch_optional(&self.pool)
+        .bind(self.own_project())
+        .fetch_optional(&mut *tx)
         .await?;
+        if row.is_some() {
+            self.note(&mut tx, "delete_dataset", name, 200).await?;
+        }
+        tx.commit().await?;
         row.map(UploadRow::into_upload).transpose()
     }
 
@@ -181,23 +196,28 @@ async fn in_use(connection: &mut PgConnection, digest: &str) -> Result<bool, Sto
 
 async fn replace(
     tx: &mut PgConnection,
+    project: ProjectId,
     name: &str,
     digest: &str,
     bytes: i64,
 ) -> Result<Option<(UploadRow, String)>, StoreError> {
-    let old: Option<String> =
-        sqlx::query_scalar("select digest from uploads where name = $1 for update")
-            .bind(name)
-            .fetch_optional(&mut *tx)
-            .await?;
+    let old: Option<String> = sqlx::query_scalar(
+        "select digest from uploads where name = $1 and project_id = $2 for update",
+    )
+    .bind(name)
+    .bind(project)
+    .fetch_optional(&mut *tx)
+    .await?;
     let Some(old) = old else { return Ok(None) };
     let row = sqlx::query_as(
-        "update uploads set digest = $2, bytes = $3, created_at = now() where name = $1
+        "update uploads set digest = $2, bytes = $3, created_at = now()
+         where name = $1 and project_id = $4
          returning name, digest, bytes, created_at",
     )
     .bind(name)
     .bind(digest)
     .bind(bytes)
+    .bind(project)
     .fetch_one(&mut *tx)
     .await?;
     Ok(Some((row, old)))
@@ -206,14 +226,18 @@ async fn replace(
 /// Whether the name still stands for the digest. Until the transaction ends it goes on doing so.
 pub(crate) async fn hold(
     tx: &mut PgConnection,
+    project: ProjectId,
     name: &str,
     digest: &str,
 ) -> Result<bool, StoreError> {
-    let held: Option<i32> =
-        sqlx::query_scalar("select 1 from uploads where name = $1 and digest = $2 for share")
-            .bind(name)
-            .bind(digest)
-            .fetch_optional(tx)
-            .await?;
+    let held: Option<i32> = sqlx::query_scalar(
+        "select 1 from uploads
+             where name = $1 and digest = $2 and project_id = $3 for share",
+    )
+    .bind(name)
+    .bind(digest)
+    .bind(project)
+    .fetch_optional(tx)
+    .await?;
     Ok(held.is_some())
 }

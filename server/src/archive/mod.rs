@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assay_api::{DatasetRef, Job, JobResult};
-use assay_store::{Store, StoreError};
+use assay_store::{ProjectStore, StoreError};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use zip::write::SimpleFileOptions;
@@ -32,7 +32,7 @@ type Zip = ZipWriter<Noting>;
 /// # Errors
 /// The disk is full, the ledger fails, or nobody waits for the archive any longer.
 pub(crate) fn write(
-    store: &Store,
+    store: &ProjectStore,
     dir: &Path,
     job: &Job,
     result: &JobResult,
@@ -90,7 +90,7 @@ enum ArchiveError {
 
 /// What is asked about the job.
 struct Ledger<'a> {
-    store: &'a Store,
+    store: &'a ProjectStore,
     job: &'a Job,
     cancelled: &'a AtomicBool,
 }

@@ -4,7 +4,7 @@ use assay_api::{
     Comparison, ComparisonRequest, DatasetRef, Dtype, ErrorCode, Gate, GateRequest, GateResult,
     Job, JobSelector, Method, Verdict,
 };
-use assay_store::Store;
+use assay_store::ProjectStore;
 
 use super::{compare, find};
 use crate::error::ApiError;
@@ -45,7 +45,7 @@ pub(crate) struct Posted<'a> {
 /// # Errors
 /// `E0003` of every field of the gate that is wrong, or the ledger does not answer.
 pub(crate) async fn resolve(
-    store: &Store,
+    store: &ProjectStore,
     gate: &GateRequest,
     posted: &Posted<'_>,
 ) -> Result<Gate, ApiError> {
@@ -121,7 +121,7 @@ fn json(methods: &[Method]) -> String {
 ///
 /// # Errors
 /// The job has no gate, or the ledger does not answer.
-pub(crate) async fn decide(store: &Store, job: Job) -> Result<GateResult, ApiError> {
+pub(crate) async fn decide(store: &ProjectStore, job: Job) -> Result<GateResult, ApiError> {
     let Some(gate) = job.gate.clone() else {
         return Err(ApiError::of_field(
             ErrorCode::NotFound,
@@ -145,7 +145,7 @@ pub(crate) async fn decide(store: &Store, job: Job) -> Result<GateResult, ApiErr
 
 type Judgement = (Option<Verdict>, String, Option<Comparison>);
 
-async fn judge(store: &Store, job: &Job, gate: &Gate) -> Result<Judgement, ApiError> {
+async fn judge(store: &ProjectStore, job: &Job, gate: &Gate) -> Result<Judgement, ApiError> {
     let inconclusive = |reason| (Some(Verdict::Inconclusive), reason, None);
     let baseline = store.job(gate.baseline).await?;
     let Some(baseline) = baseline else {

@@ -9,7 +9,7 @@ mod verdict;
 use assay_api::{
     Comparison, ComparisonRequest, ErrorCode, Job, JobId, JobResult, JobSelector, JobState,
 };
-use assay_store::{JobFilter, RowFacts, Store, StoreError};
+use assay_store::{JobFilter, ProjectStore, RowFacts, StoreError};
 
 pub(crate) use self::gate::{Posted, check as check_gate, decide, resolve};
 use self::matching::matches;
@@ -32,7 +32,7 @@ pub(crate) struct Side {
 
 impl Side {
     /// Nothing of a row changes once it is finished, so the three need not be of one moment.
-    async fn read(store: &Store, id: JobId) -> Result<Option<Self>, StoreError> {
+    async fn read(store: &ProjectStore, id: JobId) -> Result<Option<Self>, StoreError> {
         let (Some(job), Some(result)) = (store.job(id).await?, store.result(id).await?) else {
             return Ok(None);
         };
@@ -47,7 +47,7 @@ impl Side {
 /// `E0002` of a job that is not there, `E0012` of one that has not ended, `E0014` if they measured
 /// something else or in another way, `E0003` of other fields.
 pub(crate) async fn compare(
-    store: &Store,
+    store: &ProjectStore,
     request: &ComparisonRequest,
 ) -> Result<Comparison, ApiError> {
     check(request)?;
@@ -121,7 +121,7 @@ fn missing(field: &str, selector: &JobSelector) -> ApiError {
 /// The job that is selected, of those older than `before` if one is given. None if there is none,
 /// and for a tag that is not one.
 async fn find(
-    store: &Store,
+    store: &ProjectStore,
     selector: &JobSelector,
     before: Option<JobId>,
 ) -> Result<Option<JobId>, StoreError> {

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use tokio_util::io::ReaderStream;
 
 use super::{FileBytes, no_such_job};
+use crate::access::Caller;
 use crate::app::AppState;
 use crate::archive;
 use crate::error::ApiError;
@@ -38,9 +39,14 @@ const CHUNK: usize = 64 << 10;
 )]
 pub(crate) async fn get(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(id): JobPath,
 ) -> Result<Response, ApiError> {
-    let job = state.store.job(id).await?.ok_or_else(|| no_such_job(id))?;
+    let job = caller
+        .ledger
+        .job(id)
+        .await?
+        .ok_or_else(|| no_such_job(id))?;
     if !job.state.is_final() {
         return Err(ApiError::new(
             ErrorCode::JobNotEnded,
@@ -51,15 +57,15 @@ pub(crate) async fn get(
             ),
         ));
     }
-    let result = state
-        .store
+    let result = caller
+        .ledger
         .result(id)
         .await?
         .ok_or_else(|| no_such_job(id))?;
-    let (store, dir) = (state.store, state.scratch);
+    let (ledger, dir) = (caller.ledger, state.scratch);
     let file = state
         .heavy
-        .run(move |cancelled| archive::write(&store, &dir, &job, &result, cancelled))
+        .run(move |cancelled| archive::write(&ledger, &dir, &job, &result, cancelled))
         .await?;
     let length = file
         .metadata()

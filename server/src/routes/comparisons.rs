@@ -2,9 +2,8 @@
 
 use assay_api::{Comparison, ComparisonRequest};
 use axum::Json;
-use axum::extract::State;
 
-use crate::app::AppState;
+use crate::access::Caller;
 use crate::comparisons;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
@@ -37,8 +36,10 @@ use crate::problems::OfComparison;
     ),
 )]
 pub(crate) async fn compare(
-    State(state): State<AppState>,
+    caller: Caller,
     JsonBody { typed: request, .. }: JsonBody<ComparisonRequest>,
 ) -> Result<Json<Comparison>, ApiError> {
-    comparisons::compare(&state.store, &request).await.map(Json)
+    comparisons::compare(&caller.ledger, &request)
+        .await
+        .map(Json)
 }

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::FileBytes;
+use crate::access::Caller;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
@@ -94,6 +95,7 @@ impl<S: Send + Sync> FromRequestParts<S> for UploadPath {
 )]
 pub(crate) async fn put(
     State(state): State<AppState>,
+    caller: Caller,
     UploadPath(name): UploadPath,
     headers: HeaderMap,
     body: Body,
@@ -123,7 +125,10 @@ pub(crate) async fn put(
         .map_err(uploads::refusal)?;
     if stored.upload.bytes == 0 {
         let digest = &stored.upload.digest;
-        state.files.remove_unused(&state.store, digest).await;
+        state
+            .files
+            .remove_unused(&caller.ledger.upload_files(), digest)
+            .await;
         return Err(ApiError::of_field(
             ErrorCode::InvalidRequest,
             "body",
@@ -133,7 +138,7 @@ pub(crate) async fn put(
     // On a task of its own, so that it is not cut off between the name and the file.
     let naming = {
         let (name, state) = (name.clone(), state.clone());
-        async move { state.files.name(&state.store, &name, stored).await }
+        async move { state.files.name(&caller.ledger, &name, stored).await }
     };
     let put = tokio::spawn(naming).await??;
     let status = match put.replaced {
@@ -192,12 +197,12 @@ pub(crate) struct DatasetsQuery {
     responses((status = 200, description = "A page of uploads.", body = Page<Upload>), OfList),
 )]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    caller: Caller,
     Query(query): Query<DatasetsQuery>,
 ) -> Result<Json<Page<Upload>>, ApiError> {
     let after = query.cursor.map(|cursor| cursor.0.0);
-    let rows = state
-        .store
+    let rows = caller
+        .ledger
         .uploads(after.as_deref(), query.limit.rows())
         .await?;
     Ok(Json(query.limit.page(rows, |last| last.name.clone())))
@@ -215,11 +220,11 @@ pub(crate) async fn list(
     responses((status = 200, description = "The upload.", body = Upload), OfUploadName),
 )]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    caller: Caller,
     UploadPath(name): UploadPath,
 ) -> Result<Json<Upload>, ApiError> {
     let UploadName(name) = name.map_err(not_found)?;
-    let found = state.store.upload(&name).await?;
+    let found = caller.ledger.upload(&name).await?;
     found.map(Json).ok_or_else(|| no_such_upload(&name))
 }
 
@@ -237,14 +242,15 @@ pub(crate) async fn get(
 )]
 pub(crate) async fn delete(
     State(state): State<AppState>,
+    caller: Caller,
     UploadPath(name): UploadPath,
 ) -> Result<Json<Upload>, ApiError> {
     let UploadName(name) = name.map_err(not_found)?;
-    let removed = state.store.delete_upload(&name).await?;
+    let removed = caller.ledger.delete_upload(&name).await?;
     let upload = removed.ok_or_else(|| no_such_upload(&name))?;
     state
         .files
-        .remove_unused(&state.store, &upload.digest)
+        .remove_unused(&caller.ledger.upload_files(), &upload.digest)
         .await;
     Ok(Json(upload))
 }
@@ -285,17 +291,21 @@ fn not_found(detail: String) -> ApiError {
 )]
 pub(crate) async fn inspect(
     State(state): State<AppState>,
+    caller: Caller,
     JsonBody {
         typed: mut request, ..
     }: JsonBody<DatasetInspectionRequest>,
 ) -> Result<Json<DatasetInspection>, ApiError> {
     let mut model = request.model.take().map(ModelRef::of);
     let grounds = state
-        .grounds(Named {
-            model: model.as_mut(),
-            datasets: std::slice::from_mut(&mut request.dataset),
-            reads_datasets: true,
-        })
+        .grounds(
+            &caller.ledger,
+            Named {
+                model: model.as_mut(),
+                datasets: std::slice::from_mut(&mut request.dataset),
+                reads_datasets: true,
+            },
+        )
         .await?;
     request.model = model.map(|model| model.path);
     let digests = state.digests.clone();

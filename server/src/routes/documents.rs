@@ -2,12 +2,11 @@
 
 use assay_api::{DocumentRow, ErrorCode, Job, Page};
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{no_such_job, row_of};
-use crate::app::AppState;
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::JobPath;
 use crate::problems::OfJobList;
@@ -63,11 +62,15 @@ enum Order {
     ),
 )]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    caller: Caller,
     JobPath(id): JobPath,
     Query(query): Query<DocumentsQuery>,
 ) -> Result<Json<Page<DocumentRow>>, ApiError> {
-    let job: Job = state.store.job(id).await?.ok_or_else(|| no_such_job(id))?;
+    let job: Job = caller
+        .ledger
+        .job(id)
+        .await?
+        .ok_or_else(|| no_such_job(id))?;
     let row = row_of(&job, &query.dataset, query.method.unwrap_or_default())?;
     if query.order == Some(Order::Worst) {
         if query.cursor.is_some() {
@@ -78,12 +81,12 @@ pub(crate) async fn list(
                  `limit`",
             ));
         }
-        let items = state.store.worst(id, row, query.limit.size()).await?;
+        let items = caller.ledger.worst(id, row, query.limit.size()).await?;
         return Ok(Json(Page { items, next: None }));
     }
     let Index(from) = query.cursor.map_or_else(Index::default, |cursor| cursor.0);
-    let rows = state
-        .store
+    let rows = caller
+        .ledger
         .documents(id, row, from.into(), query.limit.rows())
         .await?;
     Ok(Json(query.limit.page(rows, |last| last.index + 1)))

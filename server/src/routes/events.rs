@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt, stream};
 
 use super::no_such_job;
+use crate::access::Caller;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::events::{Follower, Mark};
@@ -53,13 +54,18 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 )]
 pub(crate) async fn follow(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(id): JobPath,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let seen = Mark::of(headers.get(LAST_EVENT_ID))?;
-    let job = state.store.job(id).await?.ok_or_else(|| no_such_job(id))?;
-    let follower = Follower::new(state.store.clone(), job.id, seen);
-    if job.state.is_final() && state.store.events(id, seen.number).await?.is_empty() {
+    let job = caller
+        .ledger
+        .job(id)
+        .await?
+        .ok_or_else(|| no_such_job(id))?;
+    let follower = Follower::new(caller.ledger.clone(), job.id, seen);
+    if job.state.is_final() && caller.ledger.events(id, seen.number).await?.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let events = sent(follower).take_until(state.stop.cancelled_owned());

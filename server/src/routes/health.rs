@@ -45,8 +45,8 @@ pub(crate) async fn alive() -> Json<Health> {
 )]
 pub(crate) async fn ready(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
     let ask = async {
-        state.store.ready().await?;
-        state.store.live_workers().await
+        state.commons.ready().await?;
+        state.commons.live_workers().await
     };
     let (status, name, workers) = match tokio::time::timeout(PATIENCE, ask).await {
         Ok(Ok(workers)) => (StatusCode::OK, "ready", Some(workers)),

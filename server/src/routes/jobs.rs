@@ -7,11 +7,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
+use chrono::Utc;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::no_such_job;
+use crate::access::Caller;
 use crate::app::AppState;
 use crate::comparisons::{self, Posted};
 use crate::error::ApiError;
@@ -126,6 +128,7 @@ use crate::validate::resolve;
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
+    caller: Caller,
     IdempotencyKey(key): IdempotencyKey,
     body: JsonBody<JobRequest>,
 ) -> Result<Response, ApiError> {
@@ -135,16 +138,19 @@ pub(crate) async fn create(
     } = body;
     // Before the files are looked at: they may have changed since the key made its job.
     if let Some(key) = &key
-        && let Some(made) = state.store.job_of_key(key, &value).await?
+        && let Some(made) = caller.ledger.job_of_key(key, &value).await?
     {
         return answer(made);
     }
     let grounds = state
-        .grounds(Named {
-            model: Some(&mut request.model),
-            datasets: &mut request.datasets,
-            reads_datasets: false,
-        })
+        .grounds(
+            &caller.ledger,
+            Named {
+                model: Some(&mut request.model),
+                datasets: &mut request.datasets,
+                reads_datasets: false,
+            },
+        )
         .await?;
     let (request, resolved) = tokio::task::spawn_blocking(move || {
         resolve(&grounds, &request).map(|resolved| (request, resolved))
@@ -158,11 +164,11 @@ pub(crate) async fn create(
                 methods: resolved.methods.as_slice(),
                 dtype: resolved.dtype,
             };
-            Some(comparisons::resolve(&state.store, gate, &posted).await?)
+            Some(comparisons::resolve(&caller.ledger, gate, &posted).await?)
         }
     };
-    let creation = state
-        .store
+    let creation = caller
+        .ledger
         .create_job(&NewJob {
             id: Uuid::now_v7(),
             request: &request,
@@ -186,6 +192,16 @@ fn answer(creation: Creation) -> Result<Response, ApiError> {
                 ErrorCode::IdempotencyConflict,
                 format!("this Idempotency-Key made job {id} from another body; use a new key"),
             ));
+        }
+        Creation::Exceeded(exceeded) => {
+            let detail = exceeded.to_string();
+            return Err(match exceeded.frees_at {
+                None => ApiError::new(ErrorCode::QuotaExceeded, detail),
+                Some(at) => {
+                    let wait = (at - Utc::now()).to_std().unwrap_or_default();
+                    ApiError::later(ErrorCode::QuotaExceeded, detail, wait)
+                }
+            });
         }
         Creation::UploadChanged(name) => {
             return Err(ApiError::of_field(
@@ -231,7 +247,7 @@ pub(crate) struct JobsQuery {
     responses((status = 200, description = "A page of jobs.", body = Page<Job>), OfList),
 )]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    caller: Caller,
     Query(query): Query<JobsQuery>,
 ) -> Result<Json<Page<Job>>, ApiError> {
     let filter = JobFilter {
@@ -239,8 +255,8 @@ pub(crate) async fn list(
         tag: query.tag.map(|tag| (tag.0, tag.1)),
     };
     let before = query.cursor.map(|cursor| cursor.0);
-    let jobs = state
-        .store
+    let jobs = caller
+        .ledger
         .jobs(&filter, before, query.limit.rows())
         .await?;
     Ok(Json(query.limit.page(jobs, |job| job.id)))
@@ -257,12 +273,9 @@ pub(crate) async fn list(
     params(("id" = Uuid, Path, description = "Id of the job.")),
     responses((status = 200, description = "The job.", body = Job), OfJob),
 )]
-pub(crate) async fn get(
-    State(state): State<AppState>,
-    JobPath(id): JobPath,
-) -> Result<Json<Job>, ApiError> {
-    state
-        .store
+pub(crate) async fn get(caller: Caller, JobPath(id): JobPath) -> Result<Json<Job>, ApiError> {
+    caller
+        .ledger
         .job(id)
         .await?
         .map(Json)
@@ -281,11 +294,8 @@ pub(crate) async fn get(
     params(("id" = Uuid, Path, description = "Id of the job.")),
     responses((status = 200, description = "The cancelled job.", body = Job), OfCancellation),
 )]
-pub(crate) async fn cancel(
-    State(state): State<AppState>,
-    JobPath(id): JobPath,
-) -> Result<Json<Job>, ApiError> {
-    match state.store.cancel_job(id).await? {
+pub(crate) async fn cancel(caller: Caller, JobPath(id): JobPath) -> Result<Json<Job>, ApiError> {
+    match caller.ledger.cancel_job(id).await? {
         Cancellation::NotFound => Err(no_such_job(id)),
         Cancellation::Cancelled(job) => Ok(Json(job)),
         Cancellation::AlreadyEnded(job) if job.state == JobState::Cancelled => Ok(Json(job)),
@@ -312,11 +322,15 @@ pub(crate) async fn cancel(
     responses((status = 200, description = "What the gate says.", body = GateResult), OfJob),
 )]
 pub(crate) async fn gate(
-    State(state): State<AppState>,
+    caller: Caller,
     JobPath(id): JobPath,
 ) -> Result<Json<GateResult>, ApiError> {
-    let job = state.store.job(id).await?.ok_or_else(|| no_such_job(id))?;
-    comparisons::decide(&state.store, job).await.map(Json)
+    let job = caller
+        .ledger
+        .job(id)
+        .await?
+        .ok_or_else(|| no_such_job(id))?;
+    comparisons::decide(&caller.ledger, job).await.map(Json)
 }
 
 /// Get the results of a job
@@ -331,11 +345,11 @@ pub(crate) async fn gate(
     responses((status = 200, description = "The results so far.", body = JobResult), OfJob),
 )]
 pub(crate) async fn results(
-    State(state): State<AppState>,
+    caller: Caller,
     JobPath(id): JobPath,
 ) -> Result<Json<JobResult>, ApiError> {
-    state
-        .store
+    caller
+        .ledger
         .result(id)
         .await?
         .map(Json)

@@ -1,12 +1,14 @@
 //! The handlers, one file per kind of thing.
 
 pub(crate) mod archive;
+pub(crate) mod audit;
 pub(crate) mod comparisons;
 pub(crate) mod datasets;
 pub(crate) mod documents;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod jobs;
+pub(crate) mod keys;
 pub(crate) mod manual;
 pub(crate) mod metrics;
 pub(crate) mod models;

@@ -6,6 +6,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::access::Caller;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::faults::Faults;
@@ -41,14 +42,18 @@ pub(crate) struct ModelQuery {
 )]
 pub(crate) async fn inspect(
     State(state): State<AppState>,
+    caller: Caller,
     Query(ModelQuery { path, adapter }): Query<ModelQuery>,
 ) -> Result<Json<ModelInspection>, ApiError> {
     let mut model = ModelRef { path, adapter };
     let grounds = state
-        .grounds(Named {
-            model: Some(&mut model),
-            ..Named::default()
-        })
+        .grounds(
+            &caller.ledger,
+            Named {
+                model: Some(&mut model),
+                ..Named::default()
+            },
+        )
         .await?;
     tokio::task::spawn_blocking(move || {
         let mut faults = Faults::default();

@@ -4,6 +4,7 @@ use assay_api::{PlanComparison, PlanRequest};
 use axum::Json;
 use axum::extract::State;
 
+use crate::access::Caller;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
@@ -49,16 +50,20 @@ use crate::validate::resolve_plan;
 )]
 pub(crate) async fn compare(
     State(state): State<AppState>,
+    caller: Caller,
     JsonBody {
         typed: mut request, ..
     }: JsonBody<PlanRequest>,
 ) -> Result<Json<PlanComparison>, ApiError> {
     let grounds = state
-        .grounds(Named {
-            model: Some(&mut request.job.model),
-            datasets: &mut request.job.datasets,
-            reads_datasets: true,
-        })
+        .grounds(
+            &caller.ledger,
+            Named {
+                model: Some(&mut request.job.model),
+                datasets: &mut request.job.datasets,
+                reads_datasets: true,
+            },
+        )
         .await?;
     let (digests, scratch) = (state.digests.clone(), state.scratch.clone());
     let compared = state

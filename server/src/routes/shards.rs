@@ -2,12 +2,11 @@
 
 use assay_api::{Page, ShardRow};
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::no_such_job;
-use crate::app::AppState;
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::JobPath;
 use crate::problems::OfJobList;
@@ -42,14 +41,14 @@ pub(crate) struct ShardsQuery {
     ),
 )]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    caller: Caller,
     JobPath(id): JobPath,
     Query(query): Query<ShardsQuery>,
 ) -> Result<Json<Page<ShardRow>>, ApiError> {
     let Index(from) = query.cursor.map_or_else(Index::default, |cursor| cursor.0);
-    let rows = state.store.shards(id, from, query.limit.rows()).await?;
+    let rows = caller.ledger.shards(id, from, query.limit.rows()).await?;
     // No rows: a page past the end, a job that is not planned, or no job.
-    if rows.is_empty() && state.store.job(id).await?.is_none() {
+    if rows.is_empty() && caller.ledger.job(id).await?.is_none() {
         return Err(no_such_job(id));
     }
     Ok(Json(query.limit.page(rows, |last| last.index + 1)))

@@ -2,12 +2,11 @@
 
 use assay_api::{ErrorCode, Page, TokenRow};
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{no_such_job, row_of};
-use crate::app::AppState;
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::JobPath;
 use crate::problems::OfJobList;
@@ -52,11 +51,15 @@ pub(crate) struct TokensQuery {
     ),
 )]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    caller: Caller,
     JobPath(id): JobPath,
     Query(query): Query<TokensQuery>,
 ) -> Result<Json<Page<TokenRow>>, ApiError> {
-    let job = state.store.job(id).await?.ok_or_else(|| no_such_job(id))?;
+    let job = caller
+        .ledger
+        .job(id)
+        .await?
+        .ok_or_else(|| no_such_job(id))?;
     let row = row_of(&job, &query.dataset, query.method.unwrap_or_default())?;
     if !job.token_output {
         return Err(ApiError::new(
@@ -68,12 +71,12 @@ pub(crate) async fn list(
     }
     let Index(from) = query.cursor.map_or_else(Index::default, |cursor| cursor.0);
     let document = u64::from(query.document.0);
-    let rows = state
-        .store
+    let rows = caller
+        .ledger
         .tokens(id, row, document, from.into(), query.limit.rows())
         .await?;
     // No rows: a page past the end, a row that has not ended, or no such document.
-    if rows.is_empty() && !is_document(&state, id, row, document).await? {
+    if rows.is_empty() && !is_document(&caller, id, row, document).await? {
         return Err(ApiError::of_field(
             ErrorCode::NotFound,
             "document",
@@ -89,15 +92,15 @@ pub(crate) async fn list(
 
 /// Whether a row that has ended has this document; of any other row nothing is known yet.
 async fn is_document(
-    state: &AppState,
+    caller: &Caller,
     id: assay_api::JobId,
     row: u32,
     document: u64,
 ) -> Result<bool, ApiError> {
-    let has_ended = !state.store.documents(id, row, 0, 1).await?.is_empty();
+    let has_ended = !caller.ledger.documents(id, row, 0, 1).await?.is_empty();
     Ok(!has_ended
-        || !state
-            .store
+        || !caller
+            .ledger
             .documents(id, row, document, 1)
             .await?
             .is_empty())

@@ -41,6 +41,6 @@ pub(crate) async fn list(
     Query(query): Query<WorkersQuery>,
 ) -> Result<Json<Page<WorkerRow>>, ApiError> {
     let before = query.cursor.map(|cursor| cursor.0);
-    let rows = state.store.workers(before, query.limit.rows()).await?;
+    let rows = state.commons.workers(before, query.limit.rows()).await?;
     Ok(Json(query.limit.page(rows, |worker| worker.id)))
 }

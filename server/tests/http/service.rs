@@ -1,11 +1,12 @@
 //! A server of its own for each test.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use assay_api::{ErrorCode, Problem};
+use assay_api::{CreatedKey, ErrorCode, NewKey, Problem, Scope};
 use assay_server::{Config, Connections, LogFormat, run};
-use assay_store::Store;
+use assay_store::{Actor, ProjectId, ProjectStore, Store};
 use assay_testkit::{LIMIT, Roots, TestDatabase};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
@@ -13,8 +14,14 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+/// Of services that others reach.
+pub(crate) const ADMIN_KEY: &str = "assay_0123456789abcdef0123456789abcdef";
+
 /// Largest upload of these servers.
 pub(crate) const UPLOAD_LIMIT: u64 = 1 << 20;
+
+/// More requests a second than a test sends.
+const RATE_LIMIT: u32 = 1_000_000;
 
 /// More connections than a test makes, for longer than it runs.
 pub(crate) const CONNECTIONS: Connections = Connections {
@@ -39,18 +46,34 @@ impl Service {
 
     /// A server with other settings of its connections.
     pub(crate) async fn with(connections: Connections) -> Self {
+        Self::start_as("127.0.0.1:0", RATE_LIMIT, connections).await
+    }
+
+    /// A server that others reach, with the key [`ADMIN_KEY`].
+    pub(crate) async fn start_for_others() -> Self {
+        Self::start_as("0.0.0.0:0", RATE_LIMIT, CONNECTIONS).await
+    }
+
+    /// A server that takes so many requests a second of a key.
+    pub(crate) async fn with_rate_limit(rate_limit: u32) -> Self {
+        Self::start_as("127.0.0.1:0", rate_limit, CONNECTIONS).await
+    }
+
+    async fn start_as(listen: &str, rate_limit: u32, connections: Connections) -> Self {
         let (database, roots) = (TestDatabase::fresh().await, Roots::new());
         roots.add_model("llama_gqa");
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let listener = TcpListener::bind(listen).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = format!("127.0.0.1:{port}");
         let config = Config {
             database_url: database.url().into(),
-            listen: address.clone(),
+            listen: listen.to_owned(),
             address_file: None,
             model_root: roots.models(),
             data_root: roots.data(),
             state_dir: roots.state(),
             upload_limit: UPLOAD_LIMIT,
+            rate_limit: NonZeroU32::new(rate_limit).unwrap(),
             connections,
             hub: false,
             hub_cache: None,
@@ -60,6 +83,13 @@ impl Service {
         let store = Store::connect(database.url(), 2).await.unwrap();
         // Before the server, so that its first answer finds the tables.
         store.migrate().await.unwrap();
+        if !listen.starts_with("127.") {
+            let admin = new_key(Scope::Admin);
+            let actor = actor(ProjectId::DEFAULT);
+            let token = ADMIN_KEY.parse().unwrap();
+            let stored = store.within(actor).store_key(&admin, &token).await;
+            assert!(stored.unwrap().is_some());
+        }
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(run(config, listener, async {
             let _ = stopped.await;
@@ -79,6 +109,28 @@ impl Service {
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http
             .request(method, format!("http://{}{path}", self.address))
+    }
+
+    /// A request with a key.
+    pub(crate) fn request_as(&self, key: &str, method: Method, path: &str) -> RequestBuilder {
+        self.request(method, path).bearer_auth(key)
+    }
+
+    /// The ledger as a project sees it.
+    pub(crate) fn within(&self, project: ProjectId) -> ProjectStore {
+        self.store.within(actor(project))
+    }
+
+    /// Makes a project.
+    pub(crate) async fn project(&self, name: &str) -> ProjectId {
+        assert!(self.store.create_project(name).await.unwrap());
+        self.store.project_named(name).await.unwrap().unwrap().id
+    }
+
+    /// Makes a key of a project.
+    pub(crate) async fn key(&self, project: ProjectId, scope: Scope) -> CreatedKey {
+        let created = self.within(project).create_key(&new_key(scope)).await;
+        created.unwrap()
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str) -> Response {
@@ -116,6 +168,22 @@ impl Service {
         ended.unwrap().unwrap().unwrap();
         drop(self.store);
         self.database.finish().await;
+    }
+}
+
+fn actor(project: ProjectId) -> Actor {
+    Actor {
+        project,
+        key: None,
+        request: None,
+    }
+}
+
+pub(crate) fn new_key(scope: Scope) -> NewKey {
+    NewKey {
+        name: format!("a key to {scope}"),
+        scope,
+        expires_at: None,
     }
 }
 

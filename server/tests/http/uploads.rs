@@ -125,7 +125,7 @@ async fn the_limit_holds_with_and_without_a_declared_length() {
 
     // In chunks, so that the length shows only at the end.
     let mut stream = TcpStream::connect(&service.address).await.unwrap();
-    let head = "PUT /datasets/b HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = "PUT /datasets/b HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let chunk = [b"10000\r\n".to_vec(), vec![b'x'; 0x10000], b"\r\n".to_vec()].concat();
     for _ in 0..17 {
@@ -141,7 +141,7 @@ async fn the_limit_holds_with_and_without_a_declared_length() {
 
     // With leave asked for: refused before anything is sent.
     let mut stream = TcpStream::connect(&service.address).await.unwrap();
-    let head = "PUT /datasets/b HTTP/1.1\r\nhost: x\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 99999999\r\n\r\n";
+    let head = "PUT /datasets/b HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 99999999\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_body_that_breaks_off_leaves_nothing() {
         "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n",
     ] {
         let mut stream = TcpStream::connect(&service.address).await.unwrap();
-        let head = format!("PUT /datasets/a HTTP/1.1\r\nhost: x\r\n{head}");
+        let head = format!("PUT /datasets/a HTTP/1.1\r\nhost: localhost\r\n{head}");
         stream.write_all(head.as_bytes()).await.unwrap();
         eventually("the upload to begin", LIMIT, async || {
             (!service.files().is_empty()).then_some(())

@@ -128,7 +128,7 @@ async fn find(
            )
            and ",
         may_try!("s.errors", "a.job_id = s.job_id and a.shard = s.index"),
-        " order by j.priority desc, j.id"
+        " order by j.rank desc, j.id"
     ))
     .bind(claimant.worker)
     .bind(claimant.device)

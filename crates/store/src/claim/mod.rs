@@ -89,7 +89,8 @@ pub enum Work {
 #[derive(FromRow)]
 pub(crate) struct OpenJob {
     pub(crate) id: JobId,
-    priority: i32,
+    /// Priority of the job and of its project.
+    rank: i32,
     pub(crate) rate_key: Option<String>,
     /// A device is to measure the baseline before anything else is claimed.
     baseline_wanted: bool,
@@ -142,7 +143,7 @@ impl Store {
     /// Takes hold of what this device should do next: the planning of a job, alone; or shards of
     /// one job, in the order in which the device should run them; or nothing.
     ///
-    /// Plannings come first. Then the running jobs, by priority and age: of the first that has
+    /// Plannings come first. Then the running jobs, by priority (that of the project added) and age: of the first that has
     /// something, queued shards, as many as [`Supply::quota`] says, the largest first; else a
     /// counted shard to audit. If no job has anything: a shard again that another device is slow
     /// with. A job whose baseline is to be measured gives its shards to one device of the fastest
@@ -186,7 +187,7 @@ impl Store {
                 }
             }
             match jobs.last() {
-                Some(last) if jobs.len() == PAGE => behind = Some((last.priority, last.id)),
+                Some(last) if jobs.len() == PAGE => behind = Some((last.rank, last.id)),
                 _ => break,
             }
         }
@@ -194,11 +195,11 @@ impl Store {
         Ok(copy.into_iter().collect())
     }
 
-    /// Running jobs that have something to claim, by priority and age, those behind `behind`.
+    /// Running jobs that have something to claim, by rank and age, those behind `behind`.
     async fn open_jobs(&self, behind: Option<(i32, JobId)>) -> Result<Vec<OpenJob>, StoreError> {
         Ok(sqlx::query_as(
             "select * from (
-                 select j.id, j.priority, j.rate_key,
+                 select j.id, j.rank, j.rate_key,
                         coalesce(j.baseline_state = 'wanted', false) as baseline_wanted,
                         exists (
                             select from shards s where s.job_id = j.id and s.state = 'queued'
@@ -212,14 +213,14 @@ impl Store {
                          where d.job_id = j.id) as remaining
                  from jobs j
                  where j.state = 'running' and j.baseline_state is distinct from 'running'
-                   and ($1::integer is null or j.priority < $1 or j.priority = $1 and j.id > $2)
-                 order by j.priority desc, j.id
+                   and ($1::integer is null or j.rank < $1 or j.rank = $1 and j.id > $2)
+                 order by j.rank desc, j.id
                  offset 0
              ) j
              where queued or to_audit
              limit $3",
         )
-        .bind(behind.map(|(priority, _)| priority))
+        .bind(behind.map(|(rank, _)| rank))
         .bind(behind.map(|(_, id)| id))
         .bind(bigint(PAGE as u64)?)
         .fetch_all(&self.pool)

@@ -50,7 +50,7 @@ impl Store {
                    and exists (
                        select from workers w where w.id = $1 and w.out_of_service_at is null
                    )
-                 order by j.priority desc, j.id
+                 order by j.rank desc, j.id
                  limit 1
                  for no key update skip locked
              ), taken as (

@@ -257,3 +257,51 @@ async fn what_was_running_before_there_were_kinds_of_attempts_goes_on() {
         assert_eq!(result.performance.counted_tokens, 10);
     }
 }
+
+/// As a server that knows no projects posts a job.
+const POST_OF_BEFORE: &str = "
+insert into jobs (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left, priority)
+values ($1, 'posted', 'm', '{\"convention\": \"rolling\", \"window\": 8}', 'float32', '{}', '{}', 'key',
+        1, 3)
+on conflict on constraint jobs_idempotency_key_unique do nothing";
+
+#[tokio::test]
+async fn what_knew_no_projects_belongs_to_the_default_one() {
+    let database = TestDatabase::fresh().await;
+    let mut connection = database.connect().await;
+    MIGRATIONS.run_to(11, &mut connection).await.unwrap();
+    let [before, while_new, again] = std::array::from_fn(|_| uuid::Uuid::now_v7());
+    let mut post = async |id: JobId| {
+        let posted = sqlx::query(POST_OF_BEFORE).bind(id);
+        let posted = posted.execute(&mut connection).await.unwrap();
+        posted.rows_affected()
+    };
+    assert_eq!(post(before).await, 1);
+    let upload = "insert into uploads (name, digest, bytes) values ('u', 'sha256:1', 1)";
+    let mut other = database.connect().await;
+    other.execute(upload).await.unwrap();
+    let store = Store::connect(database.url(), 4).await.unwrap();
+    store.migrate().await.unwrap();
+
+    // A server of before goes on while the schema is that of now.
+    assert_eq!(post(again).await, 0, "the idempotency key is known");
+    let renamed = POST_OF_BEFORE.replace("'key'", "'another key'");
+    sqlx::query(sqlx::AssertSqlSafe(renamed))
+        .bind(while_new)
+        .execute(&mut other)
+        .await
+        .unwrap();
+    let own = crate::keys::within(&store, assay_store::ProjectId::DEFAULT);
+    for id in [before, while_new] {
+        assert_eq!(own.job(id).await.unwrap().unwrap().priority, 3);
+    }
+    assert!(own.upload("u").await.unwrap().is_some());
+    let ranks: Vec<i32> = sqlx::query_scalar("select rank from jobs")
+        .fetch_all(&mut other)
+        .await
+        .unwrap();
+    assert_eq!(ranks, [3, 3]);
+    let projects = store.projects().await.unwrap();
+    let names: Vec<&str> = projects.iter().map(|project| &*project.name).collect();
+    assert_eq!(names, ["default"]);
+}
