@@ -71,7 +71,8 @@ impl Gate {
         // Asked of the ledger each time: another program may make the first key.
         match in_time(store.has_keys()).await {
             Ok(found) => {
-                has_keys.store(found, Ordering::Relaxed);
+                // Not stored: the answer to an earlier question may come later.
+                has_keys.fetch_or(found, Ordering::Relaxed);
                 was_open.store(!found, Ordering::Relaxed);
                 Ok(!found)
             }
