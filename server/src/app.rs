@@ -24,6 +24,7 @@ use crate::routes::{
     archive, comparisons, datasets, documents, events, health, jobs, manual, metrics, models,
     plans, shards, tokens, workers,
 };
+use crate::ui;
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
 use crate::work::Heavy;
@@ -169,7 +170,8 @@ pub fn openapi_json() -> String {
 /// The whole service.
 pub(crate) fn app(state: AppState) -> Router {
     // `none` keeps the page from asking an outside service to validate the document.
-    let ui = SwaggerUi::new("/docs").config(Config::from("/openapi.json").validator_url("none"));
+    let docs = SwaggerUi::new("/docs").config(Config::from("/openapi.json").validator_url("none"));
     let requests = state.metrics.requests.clone();
-    edge::surround(Router::from(routes()).with_state(state).merge(ui), requests)
+    let api = Router::from(routes()).with_state(state);
+    edge::surround(api.merge(docs).merge(ui::router()), requests)
 }

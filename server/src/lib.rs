@@ -24,6 +24,7 @@ mod query;
 mod receive;
 mod remote;
 mod routes;
+mod ui;
 mod uploads;
 mod validate;
 mod work;

@@ -7,5 +7,6 @@ mod jobs;
 mod metrics;
 mod plans;
 mod service;
+mod ui;
 mod uploads;
 mod worker;
