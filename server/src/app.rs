@@ -19,10 +19,11 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::edge;
 use crate::metrics::Metrics;
+use crate::partials::Partials;
 use crate::remote::{self, Named};
 use crate::routes::{
-    archive, comparisons, datasets, documents, events, health, jobs, manual, metrics, models,
-    plans, shards, tokens, workers,
+    archive, comparisons, datasets, documents, events, files, health, jobs, manual, metrics,
+    models, partial, plans, report, shards, tokens, workers,
 };
 use crate::ui;
 use crate::uploads::Files;
@@ -54,6 +55,8 @@ pub(crate) struct AppState {
     pub(crate) heavy: Heavy,
     /// What is told to those who watch the service.
     pub(crate) metrics: Metrics,
+    /// The numbers of jobs so far.
+    pub(crate) partials: Partials,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
     /// Cancelled when the server shuts down. Answers without an end wait for it.
@@ -129,6 +132,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(jobs::create, jobs::list))
         .routes(routes!(jobs::get, jobs::cancel))
         .routes(routes!(jobs::results))
+        .routes(routes!(partial::get))
         .routes(routes!(events::follow))
         .routes(routes!(documents::list))
         .routes(routes!(tokens::list))
@@ -136,6 +140,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(datasets::list))
         .routes(routes!(datasets::get, datasets::delete))
         .routes(routes!(models::inspect))
+        .routes(routes!(files::models))
+        .routes(routes!(files::datasets))
         .routes(routes!(workers::list))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
@@ -145,6 +151,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .layer(edge::within(edge::TIMEOUT));
     let long = OpenApiRouter::new()
         .routes(routes!(archive::get))
+        .routes(routes!(report::get))
         .routes(routes!(datasets::inspect))
         .routes(routes!(plans::compare))
         .routes(routes!(comparisons::compare))

@@ -2,10 +2,13 @@
 
 mod archive;
 mod connections;
+mod files;
 mod inspect;
 mod jobs;
 mod metrics;
+mod partial;
 mod plans;
+mod report;
 mod service;
 mod ui;
 mod uploads;

@@ -13,6 +13,7 @@ mod leases;
 mod metrics;
 mod migrations;
 mod numerics;
+mod partial;
 mod performance;
 mod reuse;
 mod rows;
