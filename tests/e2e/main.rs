@@ -30,6 +30,7 @@ mod numerics;
 mod operations;
 mod paired;
 mod parity;
+mod partial;
 mod profile;
 mod random;
 mod reference;
