@@ -16,6 +16,7 @@ mod follow;
 mod gate;
 mod inspect;
 mod job;
+mod job_report;
 mod jobs;
 mod keys;
 mod method;
@@ -26,6 +27,7 @@ mod precision;
 mod profile;
 mod report;
 mod results;
+mod saved;
 mod selector;
 mod speed;
 mod submit;
@@ -65,6 +67,7 @@ enum Command {
     Gate(gate::Gate),
     Documents(documents::Documents),
     Tokens(tokens::Tokens),
+    Report(job_report::Report),
     Archive(archive::Archive),
     Cancel(cancel::Cancel),
     Inspect(inspect::Inspect),
@@ -89,6 +92,7 @@ async fn main() -> ExitCode {
         Command::Gate(gate) => gate::run(&gate).await,
         Command::Documents(documents) => documents::run(&documents).await,
         Command::Tokens(tokens) => tokens::run(&tokens).await,
+        Command::Report(report) => job_report::run(&report).await,
         Command::Archive(archive) => archive::run(&archive).await,
         Command::Cancel(cancel) => cancel::run(&cancel).await,
         Command::Inspect(inspect) => inspect::run(&inspect).await,

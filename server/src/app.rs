@@ -19,11 +19,13 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::access::{ADMIN, Access, Commons, Gate, Operations, READ, SUBMIT};
 use crate::edge;
 use crate::metrics::Metrics;
+use crate::partials::Partials;
 use crate::remote::{self, Named};
 use crate::routes::{
-    archive, audit, comparisons, datasets, documents, events, health, jobs, keys, manual, metrics,
-    models, plans, shards, tokens, workers,
+    archive, audit, comparisons, datasets, documents, events, files, health, jobs, keys, manual,
+    metrics, models, partial, plans, report, shards, tokens, workers,
 };
+use crate::ui;
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
 use crate::work::Heavy;
@@ -54,6 +56,8 @@ pub(crate) struct AppState {
     pub(crate) heavy: Heavy,
     /// What is told to those who watch the service.
     pub(crate) metrics: Metrics,
+    /// The numbers of jobs so far.
+    pub(crate) partials: Partials,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
     /// Cancelled when the server shuts down. Answers without an end wait for it.
@@ -138,6 +142,7 @@ fn operations() -> Operations {
         .with(READ, routes!(jobs::get))
         .with(SUBMIT, routes!(jobs::cancel))
         .with(READ, routes!(jobs::results))
+        .with(READ, routes!(partial::get))
         .with(READ, routes!(events::follow))
         .with(READ, routes!(documents::list))
         .with(READ, routes!(tokens::list))
@@ -146,6 +151,8 @@ fn operations() -> Operations {
         .with(READ, routes!(datasets::get))
         .with(SUBMIT, routes!(datasets::delete))
         .with(READ, routes!(models::inspect))
+        .with(READ, routes!(files::models))
+        .with(READ, routes!(files::datasets))
         .with(READ, routes!(workers::list))
         .with(READ, routes!(metrics::scrape))
         .with(ADMIN, routes!(keys::create, keys::list))
@@ -158,6 +165,7 @@ fn operations() -> Operations {
         .layer(edge::within(edge::TIMEOUT));
     let long = Operations::new()
         .with(READ, routes!(archive::get))
+        .with(READ, routes!(report::get))
         .with(READ, routes!(datasets::inspect))
         .with(READ, routes!(plans::compare))
         .with(READ, routes!(comparisons::compare))
@@ -180,9 +188,9 @@ pub fn openapi_json() -> String {
 /// The whole service, behind its gate.
 pub(crate) fn app(state: AppState, gate: Gate) -> Router {
     // `none` keeps the page from asking an outside service to validate the document.
-    let ui = SwaggerUi::new("/docs").config(Config::from("/openapi.json").validator_url("none"));
+    let docs = SwaggerUi::new("/docs").config(Config::from("/openapi.json").validator_url("none"));
     let requests = state.metrics.requests.clone();
-    let (router, _) = operations().into_parts(Document::openapi());
-    let router = router.with_state(state).merge(ui).layer(Extension(gate));
-    edge::surround(router, requests)
+    let (api, _) = operations().into_parts(Document::openapi());
+    let api = api.with_state(state).layer(Extension(gate));
+    edge::surround(api.merge(docs).merge(ui::router()), requests)
 }

@@ -20,12 +20,15 @@ mod extract;
 mod faults;
 mod maintenance;
 mod metrics;
+mod partials;
 mod plans;
 mod problems;
 mod query;
 mod receive;
 mod remote;
+mod report;
 mod routes;
+mod ui;
 mod uploads;
 mod validate;
 mod work;
@@ -51,6 +54,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Commons, Gate};
 use crate::app::AppState;
 use crate::metrics::Metrics;
+use crate::partials::Partials;
 use crate::uploads::Files;
 use crate::work::Heavy;
 
@@ -176,6 +180,7 @@ async fn serve(
         scratch: config.state_dir.clone(),
         heavy: Heavy::default(),
         metrics: Metrics::new(&store),
+        partials: Partials::default(),
         openapi: openapi_json().into(),
         stop: stop.clone(),
     };

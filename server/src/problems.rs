@@ -56,10 +56,16 @@ problem_sets! {
     OfKey: [NotFound];
     /// Of lists.
     OfList: [InvalidRequest];
+    /// Of `GET /models`.
+    OfModels: [InvalidRequest, PathOutsideRoot, CheckpointUnreadable];
+    /// Of `GET /files`.
+    OfFiles: [InvalidRequest, PathOutsideRoot, DatasetUnreadable];
     /// Of lists that belong to one job.
     OfJobList: [NotFound, InvalidRequest];
     /// Of the archive of a job.
     OfArchive: [NotFound, JobNotEnded, StorageFull];
+    /// Of the report of a job.
+    OfReport: [NotFound, JobNotEnded];
     /// Of `PUT /datasets/{name}`.
     OfUpload: [PayloadTooLarge, UnsupportedMediaType, InvalidRequest, StorageFull];
     /// Of operations on one upload.

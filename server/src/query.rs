@@ -3,12 +3,12 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use assay_api::{ErrorCode, Page};
+use assay_api::{ErrorCode, JobState, Page};
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::request::Parts;
 use serde::Deserialize;
-use serde::de::value::{Error as ValueError, MapDeserializer};
-use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde::de::value::{Error as ValueError, MapDeserializer, StrDeserializer};
+use serde::de::{DeserializeOwned, Deserializer, Error, IntoDeserializer};
 
 use crate::error::ApiError;
 use crate::extract::field;
@@ -147,6 +147,41 @@ impl TryFrom<String> for Tag {
     }
 }
 
+/// States of jobs, with commas between them.
+#[derive(Debug, PartialEq)]
+pub(crate) struct States(pub(crate) Vec<JobState>);
+
+impl<'de> Deserialize<'de> for States {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let states = text.split(',').map(|state| {
+            let state: StrDeserializer<'_, D::Error> = state.into_deserializer();
+            JobState::deserialize(state)
+        });
+        states.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A text to look for.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Text(pub(crate) String);
+
+impl Text {
+    const MAX: usize = 200;
+}
+
+impl TryFrom<String> for Text {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if (1..=Self::MAX).contains(&text.len()) && !text.contains('\0') {
+            return Ok(Self(text));
+        }
+        Err(format!("takes 1 to {} bytes without NUL", Self::MAX))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +191,9 @@ mod tests {
     #[serde(deny_unknown_fields)]
     struct Parameters {
         #[serde(default, deserialize_with = "present")]
-        state: Option<assay_api::JobState>,
+        state: Option<States>,
+        #[serde(default, deserialize_with = "present")]
+        q: Option<Text>,
         #[serde(default, deserialize_with = "present")]
         cursor: Option<Cursor<Index>>,
         #[serde(default)]
@@ -180,17 +217,21 @@ mod tests {
     async fn parameters_are_typed_and_may_be_left_out() {
         let nothing = Parameters {
             state: None,
+            q: None,
             cursor: None,
             limit: Limit(100),
         };
         assert_eq!(parse("/").await.unwrap(), nothing);
         let all = Parameters {
-            state: Some(assay_api::JobState::Running),
+            state: Some(States(vec![JobState::Running, JobState::Queued])),
+            q: Some(Text("50%".to_owned())),
             cursor: Some(Cursor(Index(7))),
             limit: Limit(1000),
         };
         assert_eq!(
-            parse("/?state=running&cursor=7&limit=1000").await.unwrap(),
+            parse("/?state=running,queued&q=50%25&cursor=7&limit=1000")
+                .await
+                .unwrap(),
             all
         );
     }
@@ -207,6 +248,10 @@ mod tests {
             ("cursor=-1", "cursor", "`next`"),
             ("cursor=2147483648", "cursor", "`next`"),
             ("state=done", "state", "`succeeded`"),
+            ("state=", "state", "`succeeded`"),
+            ("state=failed,", "state", "`succeeded`"),
+            ("q=", "q", "1 to 200"),
+            ("q=%00", "q", "1 to 200"),
             ("page=2", "page", "`cursor`"),
         ] {
             let (at, text) = parse(&format!("/?{query}")).await.unwrap_err();

@@ -31,6 +31,7 @@ mod numerics;
 mod operations;
 mod paired;
 mod parity;
+mod partial;
 mod profile;
 mod random;
 mod reference;

@@ -144,6 +144,23 @@ async fn tokens_are_listed() {
 }
 
 #[tokio::test]
+async fn a_report_is_saved_under_the_id_of_its_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().to_str().unwrap();
+    let page = "<!DOCTYPE html><title>m</title>";
+    let arguments = ["report", ID, "--output", place, "--json"];
+    let (output, script) = assay(&arguments, &[(200, page.to_owned())]).await;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let expected = format!("GET /jobs/{ID}/report ");
+    assert_eq!(script.lock().unwrap().requests, [expected]);
+    let saved = dir.path().join(format!("{ID}.html"));
+    assert_eq!(std::fs::read_to_string(&saved).unwrap(), page);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["bytes"], page.len());
+    assert_eq!(told["file"], saved.to_str().unwrap());
+}
+
+#[tokio::test]
 async fn an_archive_is_saved_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_str().unwrap();

@@ -113,6 +113,7 @@ async fn help_tells_the_exit_codes() {
         "documents",
         "tokens",
         "archive",
+        "report",
         "cancel",
         "inspect",
         "profile",

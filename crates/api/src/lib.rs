@@ -16,7 +16,9 @@ mod model;
 mod numerics;
 mod one_or_many;
 mod page;
+mod partial;
 mod performance;
+mod pick;
 mod plan;
 mod problem;
 mod profile;
@@ -45,9 +47,11 @@ pub use model::{AdaptedModel, ModelRef, ModelSchema};
 pub use numerics::{Numerics, Precision, PrecisionEffect, PrecisionShare};
 pub use one_or_many::OneOrMany;
 pub use page::Page;
+pub use partial::{PartialDataset, PartialNumbers, PartialPoint, PartialResult};
 pub use performance::{
     Baseline, BaselineRequest, BaselineSource, DevicePerformance, Performance, Spread,
 };
+pub use pick::{FileEntry, FileKind, ModelEntry, ModelFormat, ModelKind};
 pub use plan::{PlanComparison, PlanDevice, PlanRequest, Strategy, StrategyPrediction};
 pub use problem::{FieldError, Problem};
 pub use profile::{ProfileSpan, ProfiledShard, ProfiledWork};

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use assay_api::{
-    AuditEntry, CreatedKey, DocumentRow, Job, JobId, JobResult, Key, NewKey, ShardRow, TokenRow,
-    Upload,
+    AuditEntry, CreatedKey, DocumentRow, Job, JobId, JobResult, Key, NewKey, PartialResult,
+    ShardRow, TokenRow, Upload,
 };
 use sqlx::{FromRow, PgConnection};
 
 use crate::rows::{bigint, count, int};
 use crate::{
-    Cancellation, Creation, JobFilter, KeyToken, NewJob, PutUpload, RowFacts, Store, StoreError,
-    StoredEvent, TokenSpan,
+    Cancellation, Creation, Histogram, JobFilter, KeyToken, NewJob, PutUpload, RowFacts, Store,
+    StoreError, StoredEvent, TokenSpan,
 };
 
 /// A project.
@@ -254,6 +254,8 @@ within! {
     row_facts(job: JobId) -> Vec<RowFacts>;
     documents(job: JobId, row: u32, from: u64, limit: u32) -> Vec<DocumentRow>;
     worst(job: JobId, row: u32, limit: u32) -> Vec<DocumentRow>;
+    histogram(job: JobId, row: u32, bins: u32) -> Option<Histogram>;
+    partial(id: JobId) -> Option<PartialResult>;
     tokens(job: JobId, row: u32, document: u64, from: u64, limit: u32) -> Vec<TokenRow>;
     token_spans(job: JobId, row: u32, after: Option<(u32, u64)>, limit: u32) -> Vec<TokenSpan>;
     shards(job: JobId, from: u32, limit: u32) -> Vec<ShardRow>;

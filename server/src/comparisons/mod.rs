@@ -133,8 +133,9 @@ async fn find(
         return Ok(None);
     };
     let filter = JobFilter {
-        state: Some(JobState::Succeeded),
+        states: vec![JobState::Succeeded],
         tag: Some((key, value)),
+        ..JobFilter::default()
     };
     let newest = store.jobs(&filter, before, 1).await?;
     Ok(newest.first().map(|job| job.id))

@@ -19,7 +19,7 @@ use crate::comparisons::{self, Posted};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, JobPath, JsonBody};
 use crate::problems::{OfCancellation, OfJob, OfList, OfNewJob};
-use crate::query::{Cursor, Limit, Query, Tag, present};
+use crate::query::{Cursor, Limit, Query, States, Tag, Text, present};
 use crate::remote::Named;
 use crate::validate::resolve;
 
@@ -218,9 +218,15 @@ fn answer(creation: Creation) -> Result<Response, ApiError> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobsQuery {
-    /// Only jobs in this state.
+    /// Only jobs in this state, or in one of several, as `queued,running`.
     #[serde(default, deserialize_with = "present")]
-    state: Option<JobState>,
+    #[param(value_type = Option<Vec<JobState>>, style = Form, explode = false)]
+    state: Option<States>,
+    /// Only jobs with this text in their name, model, adapter, id or in a tag, as `key:value`; in
+    /// upper or lower case.
+    #[serde(default, deserialize_with = "present")]
+    #[param(value_type = Option<String>, max_length = 200, example = "smollm2")]
+    q: Option<Text>,
     /// Only jobs with this tag, as `key:value`.
     #[serde(default, deserialize_with = "present")]
     #[param(value_type = Option<String>, example = "team:pretraining")]
@@ -251,7 +257,8 @@ pub(crate) async fn list(
     Query(query): Query<JobsQuery>,
 ) -> Result<Json<Page<Job>>, ApiError> {
     let filter = JobFilter {
-        state: query.state,
+        states: query.state.map(|states| states.0).unwrap_or_default(),
+        text: query.q.map(|text| text.0),
         tag: query.tag.map(|tag| (tag.0, tag.1)),
     };
     let before = query.cursor.map(|cursor| cursor.0);

@@ -3,11 +3,15 @@
 mod access;
 mod archive;
 mod connections;
+mod files;
 mod inspect;
 mod jobs;
 mod keys;
 mod metrics;
+mod partial;
 mod plans;
+mod report;
 mod service;
+mod ui;
 mod uploads;
 mod worker;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assay_api::JobState;
+use assay_api::{JobRequest, JobState, ModelRef};
 use assay_store::{Cancellation, CommitOutcome, Creation, JobFilter};
 use tokio::task::JoinSet;
 
@@ -78,20 +78,83 @@ async fn lists_page_by_age_and_filter() {
     assert_eq!(rest.iter().map(|j| j.id).collect::<Vec<_>>(), ids[2..]);
 
     let cancelled = JobFilter {
-        state: Some(JobState::Cancelled),
-        tag: None,
+        states: vec![JobState::Cancelled],
+        ..JobFilter::default()
     };
     let found = ledger.store.jobs(&cancelled, None, 10).await.unwrap();
     assert_eq!(found.iter().map(|j| j.id).collect::<Vec<_>>(), [ids[1]]);
     for (value, count) in [("ledger", 5), ("other", 0)] {
         let tagged = JobFilter {
-            state: None,
             tag: Some(("suite".into(), value.into())),
+            ..JobFilter::default()
         };
         assert_eq!(
             ledger.store.jobs(&tagged, None, 10).await.unwrap().len(),
             count
         );
+    }
+}
+
+#[tokio::test]
+async fn jobs_are_found_by_text_and_by_several_states() {
+    let ledger = Ledger::fresh().await;
+    let mut ids = Vec::new();
+    for (name, model, adapter, tag) in [
+        (Some("Nightly 50%"), "llama/base", None, "Main"),
+        (None, "llama/tuned_a", Some("adapters/Poet"), "dev"),
+        (Some("a\\b"), "qwen", None, "dev"),
+    ] {
+        let request = JobRequest {
+            name: name.map(str::to_owned),
+            model: ModelRef {
+                path: model.to_owned(),
+                adapter: adapter.map(str::to_owned),
+            },
+            tags: [("branch".to_owned(), tag.to_owned())].into(),
+            ..request(&["a"])
+        };
+        ids.push(ledger.job_of(&request).await);
+    }
+    let id = ids[2].to_string();
+    for (text, expected) in [
+        ("nightly", &[0][..]),
+        ("LLAMA", &[1, 0]),
+        ("poet", &[1]),
+        ("branch:main", &[0]),
+        ("dev", &[2, 1]),
+        // What means something elsewhere stands for itself.
+        ("50%", &[0]),
+        ("5%", &[]),
+        ("tuned_a", &[1]),
+        ("tuned.a", &[]),
+        ("\\", &[2]),
+        (&id[10..], &[2]),
+        // The quotes of JSON are no part of a tag.
+        ("\"", &[]),
+    ] {
+        let filter = JobFilter {
+            text: Some(text.to_owned()),
+            ..JobFilter::default()
+        };
+        let found = ledger.store.jobs(&filter, None, 10).await.unwrap();
+        let found: Vec<_> = found.iter().map(|job| job.id).collect();
+        let expected: Vec<_> = expected.iter().map(|&index: &usize| ids[index]).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+
+    ledger.store.cancel_job(ids[1]).await.unwrap();
+    let states = |states: &[JobState]| JobFilter {
+        states: states.to_vec(),
+        text: Some("llama".to_owned()),
+        ..JobFilter::default()
+    };
+    for (filter, count) in [
+        (states(&[JobState::Queued, JobState::Cancelled]), 2),
+        (states(&[JobState::Cancelled, JobState::Failed]), 1),
+        (states(&[JobState::Failed, JobState::Running]), 0),
+    ] {
+        let found = ledger.store.jobs(&filter, None, 10).await.unwrap();
+        assert_eq!(found.len(), count, "{filter:?}");
     }
 }
 

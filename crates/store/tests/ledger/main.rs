@@ -14,6 +14,7 @@ mod leases;
 mod metrics;
 mod migrations;
 mod numerics;
+mod partial;
 mod performance;
 mod projects;
 mod quotas;
