@@ -21,11 +21,12 @@ use crate::edge;
 use crate::metrics::Metrics;
 use crate::remote::{self, Named};
 use crate::routes::{
-    archive, comparisons, datasets, documents, events, health, jobs, manual, metrics, models,
-    plans, shards, tokens, workers,
+    archive, comparisons, datasets, deliveries, documents, events, health, jobs, manual, metrics,
+    models, plans, shards, tokens, workers,
 };
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
+use crate::webhooks::Receivers;
 use crate::work::Heavy;
 
 /// What handlers share.
@@ -43,6 +44,8 @@ pub(crate) struct AppState {
     pub(crate) files: Files,
     /// Bytes of an upload.
     pub(crate) upload_limit: u64,
+    /// Where webhooks may be.
+    pub(crate) receivers: Receivers,
     /// Digests of files, remembered.
     pub(crate) digests: DigestCache,
     /// Tokenizers that are built already.
@@ -97,6 +100,7 @@ impl AppState {
             uploaded: self.uploaded(named.datasets).await?,
             tokenizers: self.tokenizers.clone(),
             remote: remote::resolve(self.hub.as_ref(), named).await,
+            receivers: self.receivers.clone(),
         })
     }
 }
@@ -132,6 +136,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(documents::list))
         .routes(routes!(tokens::list))
         .routes(routes!(shards::list))
+        .routes(routes!(deliveries::list))
+        .routes(routes!(deliveries::retry))
         .routes(routes!(datasets::list))
         .routes(routes!(datasets::get, datasets::delete))
         .routes(routes!(models::inspect))

@@ -7,6 +7,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use crate::connections::Connections;
+use crate::webhooks::WebhookSettings;
 
 /// The settings of `assay-server serve`. The doc comment of a field is its manual.
 #[derive(Clone, Debug, Args)]
@@ -76,6 +77,10 @@ pub struct Config {
     /// [default: `hub` below the state directory].
     #[arg(long, env = "HF_HUB_CACHE", value_name = "DIR")]
     pub hub_cache: Option<PathBuf>,
+
+    /// Telling the ends of jobs.
+    #[command(flatten)]
+    pub webhooks: WebhookSettings,
 
     /// Form of the log on standard error. `RUST_LOG` sets the level by module; the default is
     /// `info`.

@@ -26,12 +26,14 @@ mod remote;
 mod routes;
 mod uploads;
 mod validate;
+mod webhooks;
 mod work;
 
 pub use app::openapi_json;
 pub use config::{Config, DatabaseUrl, DoctorConfig, LogFormat, MigrateConfig};
 pub use connections::Connections;
 pub use doctor::doctor;
+pub use webhooks::{Allowed, WebhookSettings};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,6 +49,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::AppState;
 use crate::metrics::Metrics;
 use crate::uploads::Files;
+use crate::webhooks::Receivers;
 use crate::work::Heavy;
 
 /// The directory of uploads, below that of the state.
@@ -154,6 +157,7 @@ async fn serve(
         database = config.database_url.host(),
         "listening on http://{address}"
     );
+    let receivers = Receivers::new(&config.webhooks.webhook_allow);
     let app = app::app(AppState {
         store: store.clone(),
         models,
@@ -161,6 +165,7 @@ async fn serve(
         hub,
         files: files.clone(),
         upload_limit: config.upload_limit,
+        receivers: receivers.clone(),
         digests: DigestCache::new(&config.state_dir.join(DIGESTS)),
         tokenizers: Tokenizers::default(),
         scratch: config.state_dir.clone(),
@@ -173,6 +178,7 @@ async fn serve(
         connections::serve(listener, app, config.connections, stop),
         maintenance::check_leases(&store, stop),
         maintenance::sweep_uploads(&store, &files, stop),
+        webhooks::deliver(&store, &config.webhooks, receivers, stop),
     );
     Ok(())
 }

@@ -43,3 +43,4 @@ mod stop;
 mod tokens;
 mod up;
 mod uploads;
+mod webhooks;

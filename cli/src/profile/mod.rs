@@ -168,6 +168,7 @@ impl Profile {
             audit: 0.0,
             baseline: BaselineRequest::Skip,
             gate: None,
+            webhook: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::one_or_many::object;
 use crate::{
     BaselineRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode, Gate, GateRequest, JobId, Method,
-    MethodRequest, ModelRef, ModelSchema, Numerics, OneOrMany,
+    MethodRequest, ModelRef, ModelSchema, Numerics, OneOrMany, Webhook,
 };
 
 /// The body of `POST /jobs`.
@@ -72,6 +72,13 @@ pub struct JobRequest {
         deserialize_with = "object"
     )]
     pub gate: Option<GateRequest>,
+    /// What is told when the job has ended: see `GET /jobs/{id}/deliveries`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object"
+    )]
+    pub webhook: Option<Webhook>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -169,6 +176,9 @@ pub struct Job {
     /// What it is held against when it has succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
+    /// What is told when it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Webhook>,
     /// When it was accepted.
     pub created_at: DateTime<Utc>,
     /// When a worker first took it up.

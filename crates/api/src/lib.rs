@@ -22,6 +22,7 @@ mod profile;
 mod result;
 mod status;
 mod upload;
+mod webhook;
 
 pub use check::Check;
 pub use code::ErrorCode;
@@ -57,6 +58,9 @@ pub use status::{
     ShardState, WorkerError, WorkerRow, WorkerState,
 };
 pub use upload::Upload;
+pub use webhook::{
+    Delivery, DeliveryAttempt, DeliveryState, Webhook, WebhookMessage, WebhookSecret,
+};
 
 /// Identifies a job: a UUID version 7, so ids sort by creation time.
 pub type JobId = uuid::Uuid;

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use assay_api::{
     DatasetProgress, DatasetRef, Download, Dtype, Gate, Job, JobId, JobRequest, JobState, Method,
-    ModelRef, OneOrMany, Progress,
+    ModelRef, OneOrMany, Progress, Webhook,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
 use crate::rows::{bigint, count, index_of, int, json, parse, to_json};
-use crate::{Store, StoreError, uploads};
+use crate::{NewWebhook, Store, StoreError, deliveries, uploads};
 
 /// A validated request to store.
 pub struct NewJob<'a> {
@@ -30,6 +30,8 @@ pub struct NewJob<'a> {
     pub dtype: Dtype,
     /// What the job is held against, its baseline resolved.
     pub gate: Option<&'a Gate>,
+    /// What is told when it has ended.
+    pub webhook: Option<NewWebhook<'a>>,
 }
 
 /// What became of a request.
@@ -81,6 +83,7 @@ struct JobRow {
     audit: f64,
     baseline: String,
     gate: Option<serde_json::Value>,
+    webhook: Option<String>,
     error: Option<serde_json::Value>,
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
@@ -111,6 +114,7 @@ macro_rules! select_job {
         "select j.id, j.name, j.state::text as state, j.model, j.adapter, j.method, j.dtype, j.numerics, j.tags,
                 j.token_output, j.priority, j.audit, j.baseline, j.gate, j.error, j.created_at, j.started_at,
                 j.finished_at, j.download_bytes, j.download_total_bytes,
+                (select w.url from webhooks w where w.job_id = j.id) as webhook,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
                     select min(a.started_at) from attempts a
                     where a.job_id = j.id and a.kind <> 'plan'
@@ -174,6 +178,9 @@ impl Store {
             }
         }
         insert_rows(&mut tx, new).await?;
+        if let Some(webhook) = &new.webhook {
+            deliveries::insert_webhook(&mut tx, new.id, webhook).await?;
+        }
         crate::listen::wake_workers(&mut tx).await?;
         tx.commit().await?;
         Ok(Creation::Created(self.existing_job(new.id).await?))
@@ -408,6 +415,7 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         audit: row.audit,
         baseline: parse(row.baseline)?,
         gate: row.gate.map(json).transpose()?,
+        webhook: row.webhook.map(|url| Webhook { url, secret: None }),
         created_at: row.created_at,
         started_at: row.started_at,
         finished_at: row.finished_at,

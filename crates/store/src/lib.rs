@@ -18,6 +18,7 @@ mod baseline;
 mod claim;
 mod clock;
 mod commit;
+mod deliveries;
 mod documents;
 mod download;
 mod end;
@@ -44,6 +45,7 @@ mod uploads;
 
 pub use claim::{Claim, Claimant, DeviceRate, PlanClaim, RunContext, RunDataset, ShardClaim, Work};
 pub use commit::{CommitOutcome, Compared, ShardOutcome};
+pub use deliveries::{DeliveryClaim, DeliveryOutcome, NewWebhook, Next, SigningKey};
 pub use end::{AttemptFailure, MAX_ERRORS, MAX_LOSSES};
 pub use error::StoreError;
 pub use events::{Happened, StoredEvent};

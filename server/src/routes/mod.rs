@@ -3,6 +3,7 @@
 pub(crate) mod archive;
 pub(crate) mod comparisons;
 pub(crate) mod datasets;
+pub(crate) mod deliveries;
 pub(crate) mod documents;
 pub(crate) mod events;
 pub(crate) mod health;

@@ -32,6 +32,7 @@ impl Fixture {
             created_at: std::time::SystemTime::UNIX_EPOCH.into(),
         };
         let grounds = Grounds {
+            receivers: crate::webhooks::Receivers::default(),
             models: Root::open(&roots.models()).unwrap(),
             data: Root::open(&roots.data()).unwrap(),
             uploads,

@@ -8,4 +8,5 @@ mod metrics;
 mod plans;
 mod service;
 mod uploads;
+mod webhooks;
 mod worker;

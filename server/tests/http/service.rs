@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use assay_api::{ErrorCode, Problem};
-use assay_server::{Config, Connections, LogFormat, run};
+use assay_server::{Config, Connections, LogFormat, WebhookSettings, run};
 use assay_store::Store;
 use assay_testkit::{LIMIT, Roots, TestDatabase};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -22,23 +22,60 @@ pub(crate) const CONNECTIONS: Connections = Connections {
     idle_timeout: 600,
 };
 
+/// The settings of webhooks of the program.
+const WEBHOOKS: WebhookSettings = WebhookSettings {
+    webhook_allow: Vec::new(),
+    webhook_timeout: Duration::from_secs(15),
+    webhook_retry: Duration::from_secs(5),
+};
+
 pub(crate) struct Service {
     pub(crate) address: String,
     pub(crate) store: Store,
     pub(crate) roots: Roots,
     http: Client,
     database: TestDatabase,
+    config: Config,
+    running: Vec<Running>,
+}
+
+struct Running {
     stop: oneshot::Sender<()>,
-    running: JoinHandle<anyhow::Result<()>>,
+    ended: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    fn start(config: Config, listener: TcpListener) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(run(config, listener, async {
+            let _ = stopped.await;
+        }));
+        Self { stop, ended }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        let ended = tokio::time::timeout(Duration::from_mins(1), self.ended).await;
+        ended.unwrap().unwrap().unwrap();
+    }
 }
 
 impl Service {
     pub(crate) async fn start() -> Self {
-        Self::with(CONNECTIONS).await
+        Self::start_in(CONNECTIONS, WEBHOOKS).await
     }
 
     /// A server with other settings of its connections.
     pub(crate) async fn with(connections: Connections) -> Self {
+        Self::start_in(connections, WEBHOOKS).await
+    }
+
+    /// A server with other settings of its webhooks.
+    pub(crate) async fn start_telling(webhooks: WebhookSettings) -> Self {
+        Self::start_in(CONNECTIONS, webhooks).await
+    }
+
+    async fn start_in(connections: Connections, webhooks: WebhookSettings) -> Self {
         let (database, roots) = (TestDatabase::fresh().await, Roots::new());
         roots.add_model("llama_gqa");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -54,16 +91,14 @@ impl Service {
             connections,
             hub: false,
             hub_cache: None,
+            webhooks,
             log: LogFormat::Text,
             no_migrate: false,
         };
         let store = Store::connect(database.url(), 2).await.unwrap();
         // Before the server, so that its first answer finds the tables.
         store.migrate().await.unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let running = tokio::spawn(run(config, listener, async {
-            let _ = stopped.await;
-        }));
+        let first = Running::start(config.clone(), listener);
         let http = Client::builder().timeout(LIMIT).build().unwrap();
         Self {
             address,
@@ -71,9 +106,16 @@ impl Service {
             roots,
             http,
             database,
-            stop,
-            running,
+            config,
+            running: vec![first],
         }
+    }
+
+    /// Starts another server on the same ledger, which nobody asks anything.
+    pub(crate) async fn start_another(&mut self) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.running
+            .push(Running::start(self.config.clone(), listener));
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -111,9 +153,9 @@ impl Service {
     }
 
     pub(crate) async fn finish(self) {
-        self.stop.send(()).unwrap();
-        let ended = tokio::time::timeout(Duration::from_mins(1), self.running).await;
-        ended.unwrap().unwrap().unwrap();
+        for server in self.running {
+            server.stop().await;
+        }
         drop(self.store);
         self.database.finish().await;
     }

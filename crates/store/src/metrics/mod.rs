@@ -10,7 +10,7 @@ mod totals;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use assay_api::JobState;
+use assay_api::{DeliveryState, JobState};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{Store, StoreError};
@@ -68,6 +68,10 @@ pub struct LedgerMetrics {
     /// For `planning`: from the post of a job until its planning was first claimed. For `shards`:
     /// from the end of its planning until the first of its shards was.
     pub claim_latency: BTreeMap<String, ClaimLatency>,
+    /// Deliveries to webhooks of all states, in the order of [`DeliveryState::ALL`].
+    pub deliveries: Vec<(DeliveryState, u64)>,
+    /// The time since the end of the first job whose delivery is pending. Zero if none is.
+    pub pending_delivery: Duration,
 }
 
 /// What devices of one kind have done.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use assay_api::JobState;
+use assay_api::{DeliveryState, JobState};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
@@ -63,6 +63,7 @@ pub(super) async fn read(
     for kind in devices.keys() {
         device_kinds.entry(kind.clone()).or_default();
     }
+    let (deliveries, pending_delivery) = deliveries(tx, now).await?;
     let mut claim_latency = totals.claim_latency;
     for work in WORK {
         claim_latency.entry(work.to_owned()).or_default();
@@ -79,6 +80,8 @@ pub(super) async fn read(
         late_results: count(late)?,
         device_kinds,
         claim_latency,
+        deliveries,
+        pending_delivery,
     })
 }
 
@@ -93,6 +96,32 @@ async fn jobs(tx: &mut PgConnection) -> Result<Vec<(JobState, u64)>, StoreError>
         .iter()
         .map(|state| (*state, of(state)))
         .collect())
+}
+
+/// How many deliveries there are in each state, and how long the oldest that is pending has been.
+async fn deliveries(
+    tx: &mut PgConnection,
+    now: DateTime<Utc>,
+) -> Result<(Vec<(DeliveryState, u64)>, Duration), StoreError> {
+    let found: BTreeMap<String, u64> = counts(
+        sqlx::query_as("select state::text, count(*) from deliveries group by state")
+            .fetch_all(&mut *tx)
+            .await?,
+    )?;
+    let oldest: Option<DateTime<Utc>> =
+        sqlx::query_scalar("select min(created_at) from deliveries where state = 'pending'")
+            .fetch_one(tx)
+            .await?;
+    let of = |state: &DeliveryState| found.get(state.as_str()).copied().unwrap_or(0);
+    let states = DeliveryState::ALL.iter();
+    let deliveries = states.map(|state| (*state, of(state))).collect();
+    Ok((deliveries, age(now, oldest)))
+}
+
+/// The time since then; zero if there is none.
+fn age(now: DateTime<Utc>, since: Option<DateTime<Utc>>) -> Duration {
+    let age = since.and_then(|since| (now - since).to_std().ok());
+    age.unwrap_or_default()
 }
 
 fn counts(rows: Vec<(String, i64)>) -> Result<BTreeMap<String, u64>, StoreError> {
@@ -128,12 +157,7 @@ async fn unclaimed(
     )
     .fetch_one(tx)
     .await?;
-    let age = |since: Option<DateTime<Utc>>| {
-        since
-            .and_then(|since| (now - since).to_std().ok())
-            .unwrap_or_default()
-    };
-    let ages = [age(since.0), age(since.1)];
+    let ages = [age(now, since.0), age(now, since.1)];
     Ok(WORK.map(str::to_owned).into_iter().zip(ages).collect())
 }
 

@@ -6,6 +6,7 @@ mod chaos;
 mod claims;
 mod copies;
 mod crowd;
+mod deliveries;
 mod downloads;
 mod events;
 mod jobs;

@@ -12,7 +12,7 @@ use assay_scoring::{
 };
 use assay_store::{
     Claim, Claimant, CommitOutcome, Creation, DeviceRate, NewDatasetPlan, NewJob, NewPlan,
-    NewWorker, PlanFacts, ShardClaim, ShardOutcome, SpanToken, Store, TokenSpan, Work,
+    NewWebhook, NewWorker, PlanFacts, ShardClaim, ShardOutcome, SpanToken, Store, TokenSpan, Work,
 };
 use assay_testkit::TestDatabase;
 use uuid::Uuid;
@@ -65,13 +65,31 @@ impl Ledger {
 
     /// A job for this request.
     pub(crate) async fn job_of(&self, request: &JobRequest) -> JobId {
-        match self.create(request, None).await {
+        self.job_with(request, None).await
+    }
+
+    /// A job for this request, with this webhook.
+    pub(crate) async fn job_with(
+        &self,
+        request: &JobRequest,
+        webhook: Option<NewWebhook<'_>>,
+    ) -> JobId {
+        match self.create_with(request, None, webhook).await {
             Creation::Created(job) => job.id,
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) async fn create(&self, request: &JobRequest, key: Option<&str>) -> Creation {
+        self.create_with(request, key, None).await
+    }
+
+    async fn create_with(
+        &self,
+        request: &JobRequest,
+        key: Option<&str>,
+        webhook: Option<NewWebhook<'_>>,
+    ) -> Creation {
         let body = serde_json::to_value(request).unwrap();
         let new = NewJob {
             id: Uuid::now_v7(),
@@ -85,6 +103,7 @@ impl Ledger {
                 _ => Dtype::Float32,
             },
             gate: None,
+            webhook,
         };
         self.store.create_job(&new).await.unwrap()
     }
@@ -193,6 +212,7 @@ pub(crate) fn request(datasets: &[&str]) -> JobRequest {
         audit: 0.0,
         baseline: BaselineRequest::default(),
         gate: None,
+        webhook: None,
     }
 }
 
