@@ -78,6 +78,17 @@ pub struct Config {
     #[arg(long, env = "HF_HUB_CACHE", value_name = "DIR")]
     pub hub_cache: Option<PathBuf>,
 
+    /// Delete jobs that ended more than this many days ago, with all that belongs to them but
+    /// uploads; not those that a later job is held against or has taken numbers from. By default
+    /// all jobs are kept.
+    #[arg(
+        long,
+        env = "ASSAY_KEEP_JOBS",
+        value_name = "DAYS",
+        value_parser = clap::value_parser!(u32).range(1..=36_500)
+    )]
+    pub keep_jobs: Option<u32>,
+
     /// Telling the ends of jobs.
     #[command(flatten)]
     pub webhooks: WebhookSettings,

@@ -178,6 +178,7 @@ async fn serve(
         connections::serve(listener, app, config.connections, stop),
         maintenance::check_leases(&store, stop),
         maintenance::sweep_uploads(&store, &files, stop),
+        maintenance::remove_old_jobs(&store, config.keep_jobs, stop),
         webhooks::deliver(&store, &config.webhooks, receivers, stop),
     );
     Ok(())

@@ -169,6 +169,7 @@ impl Profile {
             baseline: BaselineRequest::Skip,
             gate: None,
             webhook: None,
+            deadlines: None,
         }
     }
 }

@@ -76,8 +76,10 @@ async fn how_a_job_is_run_is_said_only_where_it_is_asked() {
     assert!(bodies[0].get("baseline").is_none());
     let (bodies, _) = posted(&[&job[..], &how].concat(), 1).await;
     assert_eq!(bodies[0]["baseline"], json!("measure"));
+    let (bodies, _) = posted(&[&job[..], &["--run-seconds=60"]].concat(), 1).await;
+    assert_eq!(bodies[0]["deadlines"], json!({"run_seconds": 60}));
     let (bodies, _) = posted(&job, 1).await;
-    for field in ["priority", "audit", "baseline"] {
+    for field in ["priority", "audit", "baseline", "deadlines"] {
         assert!(bodies[0].get(field).is_none(), "{field}");
     }
 }

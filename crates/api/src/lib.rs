@@ -7,6 +7,7 @@ mod check;
 mod code;
 mod comparison;
 mod dataset;
+mod deadline;
 mod event;
 mod inspect;
 mod job;
@@ -31,6 +32,7 @@ pub use comparison::{
     GateResult, GroupComparison, JobSelector, JobSelectorSchema, PairedDifference, Unit, Verdict,
 };
 pub use dataset::{DatasetFormat, DatasetRef, Sample, Score, format_of};
+pub use deadline::{Deadlines, Waiting, WaitingCode};
 pub use event::{DatasetEvent, JobEvent, StateEvent};
 pub use inspect::{
     DatasetInspection, DatasetInspectionRequest, FileSize, GroupSize, HistogramBin, LengthUnit,

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use assay_api::{
-    DatasetProgress, DatasetRef, Download, Dtype, Gate, Job, JobId, JobRequest, JobState, Method,
-    ModelRef, OneOrMany, Progress, Webhook,
+    DatasetProgress, DatasetRef, Deadlines, Download, Dtype, Gate, Job, JobId, JobRequest,
+    JobState, Method, ModelRef, OneOrMany, Progress, Waiting, WaitingCode, Webhook,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
@@ -84,6 +84,9 @@ struct JobRow {
     baseline: String,
     gate: Option<serde_json::Value>,
     webhook: Option<String>,
+    queue_seconds: Option<i32>,
+    run_seconds: Option<i32>,
+    waiting: Option<String>,
     error: Option<serde_json::Value>,
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
@@ -115,6 +118,15 @@ macro_rules! select_job {
                 j.token_output, j.priority, j.audit, j.baseline, j.gate, j.error, j.created_at, j.started_at,
                 j.finished_at, j.download_bytes, j.download_total_bytes,
                 (select w.url from webhooks w where w.job_id = j.id) as webhook,
+                j.queue_seconds, j.run_seconds,
+                case when j.finished_at is null then (
+                    select case
+                        when count(*) = 0 then 'no_worker'
+                        when count(*) filter (where w.out_of_service_at is null) = 0
+                        then 'no_worker_in_service'
+                    end
+                    from workers w where w.stopped_at is null and w.lease_until > now()
+                ) end as waiting,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
                     select min(a.started_at) from attempts a
                     where a.job_id = j.id and a.kind <> 'plan'
@@ -130,15 +142,17 @@ impl Store {
     /// The database does not answer.
     pub async fn create_job(&self, new: &NewJob<'_>) -> Result<Creation, StoreError> {
         let request = new.request;
+        let deadlines = request.deadlines.unwrap_or_default();
         let rows = new.datasets.len() * new.methods.as_slice().len();
         let mut tx = self.pool.begin().await?;
         // A concurrent insert of the same key makes this wait for its commit, then do nothing.
         let inserted = sqlx::query(
             "insert into jobs
                  (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left,
-                  token_output, reuse, priority, audit, baseline, numerics, adapter, gate)
+                  token_output, reuse, priority, audit, baseline, numerics, adapter, gate,
+                  queue_seconds, run_seconds)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-                     $17)
+                     $17, $18, $19)
              on conflict on constraint jobs_idempotency_key_unique do nothing",
         )
         .bind(new.id)
@@ -158,6 +172,8 @@ impl Store {
         .bind(request.numerics.as_str())
         .bind(&request.model.adapter)
         .bind(new.gate.map(to_json).transpose()?)
+        .bind(deadlines.queue_seconds.map(int).transpose()?)
+        .bind(deadlines.run_seconds.map(int).transpose()?)
         .execute(&mut *tx)
         .await?
         .rows_affected();
@@ -351,6 +367,18 @@ async fn insert_rows(tx: &mut PgConnection, new: &NewJob<'_>) -> Result<(), Stor
     Ok(())
 }
 
+fn deadlines(queue: Option<i32>, run: Option<i32>) -> Result<Option<Deadlines>, StoreError> {
+    let deadlines = Deadlines {
+        queue_seconds: queue.map(index_of).transpose()?,
+        run_seconds: run.map(index_of).transpose()?,
+    };
+    Ok(Some(deadlines).filter(|deadlines| *deadlines != Deadlines::default()))
+}
+
+fn waiting(code: String) -> Result<Waiting, StoreError> {
+    Ok(parse::<WaitingCode>(code)?.into())
+}
+
 fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
     let mut progress = Progress::default();
     let mut sources = Vec::with_capacity(datasets.len());
@@ -415,6 +443,8 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         audit: row.audit,
         baseline: parse(row.baseline)?,
         gate: row.gate.map(json).transpose()?,
+        deadlines: deadlines(row.queue_seconds, row.run_seconds)?,
+        waiting: row.waiting.map(waiting).transpose()?,
         webhook: row.webhook.map(|url| Webhook { url, secret: None }),
         created_at: row.created_at,
         started_at: row.started_at,

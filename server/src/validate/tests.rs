@@ -450,6 +450,15 @@ fn how_a_job_is_run_has_limits() {
             assert!(detail.contains(&value.to_string()), "{detail}");
         }
     }
+    for field in ["queue_seconds", "run_seconds"] {
+        fixture.resolve(&json!({"deadlines": {field: 1}})).unwrap();
+        let (refused, name) = (
+            json!({"deadlines": {field: 0}}),
+            format!("deadlines.{field}"),
+        );
+        let detail = fixture.refused(&refused, ErrorCode::InvalidRequest, &name);
+        assert!(detail.contains("leave it out"), "{detail}");
+    }
 }
 
 #[test]

@@ -91,6 +91,7 @@ impl Service {
             connections,
             hub: false,
             hub_cache: None,
+            keep_jobs: None,
             webhooks,
             log: LogFormat::Text,
             no_migrate: false,

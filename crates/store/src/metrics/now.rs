@@ -19,8 +19,9 @@ pub(super) async fn read(
     tx: &mut PgConnection,
     now: DateTime<Utc>,
     totals: Totals,
+    removed: &BTreeMap<String, u64>,
 ) -> Result<LedgerMetrics, StoreError> {
-    let jobs = jobs(tx).await?;
+    let jobs = jobs(tx, removed).await?;
     let queued_shards: i64 = sqlx::query_scalar(
         "select count(*) from jobs j join shards s on s.job_id = j.id
          where j.state = 'running' and s.state = 'queued'",
@@ -53,7 +54,10 @@ pub(super) async fn read(
         .collect();
     attempts.extend(totals.attempts);
     let (late, revoked): (i64, i64) = sqlx::query_as(
-        "select count(*) filter (where late), count(*) filter (where outcome = 'revoked')
+        "select (count(*) filter (where late)
+                 + (select coalesce(sum(late), 0) from removed_attempts))::bigint,
+                (count(*) filter (where outcome = 'revoked')
+                 + (select coalesce(sum(revoked), 0) from removed_attempts))::bigint
          from attempts where late or outcome = 'revoked'",
     )
     .fetch_one(&mut *tx)
@@ -85,13 +89,20 @@ pub(super) async fn read(
     })
 }
 
-async fn jobs(tx: &mut PgConnection) -> Result<Vec<(JobState, u64)>, StoreError> {
+/// Jobs that there are by state, and those that were and are deleted.
+async fn jobs(
+    tx: &mut PgConnection,
+    removed: &BTreeMap<String, u64>,
+) -> Result<Vec<(JobState, u64)>, StoreError> {
     let found: BTreeMap<String, u64> = counts(
         sqlx::query_as("select state::text, count(*) from jobs group by state")
             .fetch_all(tx)
             .await?,
     )?;
-    let of = |state: &JobState| found.get(state.as_str()).copied().unwrap_or(0);
+    let of = |state: &JobState| {
+        let [there, gone] = [&found, removed].map(|jobs| jobs.get(state.as_str()));
+        there.unwrap_or(&0) + gone.unwrap_or(&0)
+    };
     Ok(JobState::ALL
         .iter()
         .map(|state| (*state, of(state)))
@@ -124,7 +135,7 @@ fn age(now: DateTime<Utc>, since: Option<DateTime<Utc>>) -> Duration {
     age.unwrap_or_default()
 }
 
-fn counts(rows: Vec<(String, i64)>) -> Result<BTreeMap<String, u64>, StoreError> {
+pub(super) fn counts(rows: Vec<(String, i64)>) -> Result<BTreeMap<String, u64>, StoreError> {
     rows.into_iter()
         .map(|(label, n)| Ok((label, count(n)?)))
         .collect()

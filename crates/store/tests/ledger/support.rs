@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use assay_api::{
-    BaselineRequest, DatasetRef, DeviceStatus, Dtype, DtypeRequest, Job, JobId, JobRequest, Method,
-    MethodRequest, ModelFacts, ModelRef, Numerics, OneOrMany, TokenizerFacts, WorkerId,
+    BaselineRequest, DatasetRef, DeviceStatus, Dtype, DtypeRequest, Gate, Job, JobId, JobRequest,
+    Method, MethodRequest, ModelFacts, ModelRef, Numerics, OneOrMany, TokenizerFacts, WorkerId,
 };
 use assay_scoring::{
     ClusterLayout, Convention, CostModel, DocumentFacts, PlanConstants, Scope, ShardSums, Window,
@@ -74,14 +74,19 @@ impl Ledger {
         request: &JobRequest,
         webhook: Option<NewWebhook<'_>>,
     ) -> JobId {
-        match self.create_with(request, None, webhook).await {
+        match self.create_with(request, None, webhook, None).await {
             Creation::Created(job) => job.id,
             other => panic!("{other:?}"),
         }
     }
 
+    /// A job for this request, held against an earlier one.
+    pub(crate) async fn create_gated(&self, request: &JobRequest, gate: &Gate) -> Creation {
+        self.create_with(request, None, None, Some(gate)).await
+    }
+
     pub(crate) async fn create(&self, request: &JobRequest, key: Option<&str>) -> Creation {
-        self.create_with(request, key, None).await
+        self.create_with(request, key, None, None).await
     }
 
     async fn create_with(
@@ -89,6 +94,7 @@ impl Ledger {
         request: &JobRequest,
         key: Option<&str>,
         webhook: Option<NewWebhook<'_>>,
+        gate: Option<&Gate>,
     ) -> Creation {
         let body = serde_json::to_value(request).unwrap();
         let new = NewJob {
@@ -102,7 +108,7 @@ impl Ledger {
                 DtypeRequest::Bfloat16 => Dtype::Bfloat16,
                 _ => Dtype::Float32,
             },
-            gate: None,
+            gate,
             webhook,
         };
         self.store.create_job(&new).await.unwrap()
@@ -213,6 +219,7 @@ pub(crate) fn request(datasets: &[&str]) -> JobRequest {
         baseline: BaselineRequest::default(),
         gate: None,
         webhook: None,
+        deadlines: None,
     }
 }
 
