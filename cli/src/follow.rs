@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use assay_api::{Job, JobState, Readiness};
+use assay_api::{Job, JobState};
 use indicatif::{DecimalBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::{Instant, sleep};
 
@@ -11,8 +11,8 @@ use crate::client::{Answer, Client, ClientError, Retry};
 use crate::numbers::{duration, grouped, rate};
 
 const POLL: Duration = Duration::from_millis(500);
-/// Looks that find a job queued before it is said that nobody is there to take it up.
-const QUEUED_LOOKS: u32 = 4;
+/// Looks that find a job waiting for workers before it is said: one may just be starting.
+const WAITING_LOOKS: u32 = 4;
 /// Between two lines of the same state where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -22,14 +22,14 @@ pub(crate) async fn follow(client: &Client, job: Job) -> Result<Answer<Job>, Cli
     let mut display = Display::new();
     let client = &display.client(client);
     display.show(&job);
-    let mut queued = 0;
+    let mut looks = 0;
     loop {
         let answer: Answer<Job> = client.get(&path, Retry::Always).await?;
         display.show(&answer.value);
-        if answer.value.state == JobState::Queued {
-            queued += 1;
-            if queued == QUEUED_LOOKS {
-                mention_missing_workers(client).await?;
+        if let Some(waiting) = &answer.value.waiting {
+            looks += 1;
+            if looks == WAITING_LOOKS {
+                client.say(&format!("the job waits: {}", waiting.detail));
             }
         }
         if answer.value.state.is_final() {
@@ -51,14 +51,6 @@ pub(crate) fn transfer_bar() -> ProgressBar {
             .progress_chars("=> "),
     );
     bar
-}
-
-async fn mention_missing_workers(client: &Client) -> Result<(), ClientError> {
-    let answer: Answer<Readiness> = client.get("/readyz", Retry::Always).await?;
-    if answer.value.workers == 0 {
-        client.say("the job waits, but no worker is live; start one with `assay-worker run`");
-    }
-    Ok(())
 }
 
 enum Display {

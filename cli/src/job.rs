@@ -52,6 +52,12 @@ pub(crate) struct JobArgs {
     /// Before jobs of a lower priority, -100 to 100 [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
+    /// Fail the job if no worker takes it up within this time
+    #[arg(long, value_name = "SECONDS")]
+    queue_seconds: Option<u32>,
+    /// Fail the job if it runs for longer
+    #[arg(long, value_name = "SECONDS")]
+    run_seconds: Option<u32>,
     /// Share of the shards that another worker computes again, 0 to 1 [default: 0]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     audit: Option<f64>,
@@ -195,6 +201,17 @@ impl JobArgs {
         for (field, value) in given {
             if let Some(value) = value {
                 body.insert(field.to_owned(), value);
+            }
+        }
+        for (field, seconds) in [
+            ("queue_seconds", self.queue_seconds),
+            ("run_seconds", self.run_seconds),
+        ] {
+            let Some(seconds) = seconds else { continue };
+            let deadlines = body.entry("deadlines").or_insert_with(|| json!({}));
+            // As with tags.
+            if let Value::Object(deadlines) = deadlines {
+                deadlines.insert(field.to_owned(), json!(seconds));
             }
         }
         if !self.tags.is_empty() {

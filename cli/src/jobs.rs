@@ -87,9 +87,7 @@ fn row(job: &Job, now: DateTime<Utc>) -> Vec<String> {
     vec![
         job.id.to_string(),
         job.state.as_str().to_owned(),
-        job.error
-            .as_ref()
-            .map_or_else(String::new, |error| error.code.to_string()),
+        why(job),
         planned.map_or_else(String::new, |planned| {
             done(job.progress.scored_tokens, planned)
         }),
@@ -100,6 +98,15 @@ fn row(job: &Job, now: DateTime<Utc>) -> Vec<String> {
         methods.join(", "),
         planned.map_or_else(String::new, grouped),
     ]
+}
+
+/// Why it failed, or why it does not go on.
+fn why(job: &Job) -> String {
+    match (&job.error, &job.waiting) {
+        (Some(error), _) => error.code.to_string(),
+        (None, Some(waiting)) => waiting.code.as_str().to_owned(),
+        (None, None) => String::new(),
+    }
 }
 
 /// 100 % is for all tokens and no fewer.

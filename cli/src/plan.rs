@@ -81,8 +81,12 @@ pub(crate) async fn run(plan: &Plan) -> Outcome {
     let client = plan.server.client()?.patient();
     for job in jobs {
         let request = PlanRequest {
-            // A gate changes nothing of how a job runs, and its baseline need not be there.
-            job: JobRequest { gate: None, ..job },
+            // Neither changes how a job runs, and the baseline of the gate need not be there.
+            job: JobRequest {
+                gate: None,
+                webhook: None,
+                ..job
+            },
             devices: plan.devices.clone(),
             seed: plan.seed,
         };

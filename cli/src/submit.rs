@@ -1,9 +1,10 @@
 //! `assay submit`.
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use assay_api::{GateRequest, Job, JobId, JobRequest, JobSelector};
+use assay_api::{GateRequest, Job, JobId, JobRequest, JobSelector, Webhook};
 use reqwest::Method;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -12,6 +13,10 @@ use crate::failure::{EXIT_CODES, Failure, Outcome, exit};
 use crate::job::JobArgs;
 use crate::selector::{increase, selector};
 use crate::{follow, output, results};
+
+/// The variable that the secret of a webhook is taken from: arguments are seen by every user of the
+/// machine.
+const SECRET: &str = "ASSAY_WEBHOOK_SECRET";
 
 /// Post a job; with --wait, follow it and print its results.
 ///
@@ -33,6 +38,15 @@ pub(crate) struct Submit {
     #[arg(long, value_name = "X", requires = "gate_baseline", value_parser = increase,
         allow_negative_numbers = true)]
     max_increase: Option<f64>,
+    /// Where the end of the jobs is told, by a signed POST; docs/webhooks.md says how to verify it
+    ///
+    /// The secret is taken from --webhook-secret-file, else from ASSAY_WEBHOOK_SECRET; without
+    /// either the service makes one, which is shown once, on stderr.
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
+    /// File with the secret that deliveries are signed with
+    #[arg(long, value_name = "FILE", requires = "webhook")]
+    webhook_secret_file: Option<PathBuf>,
     /// Post under this key: a second job with it is the first; with several models, `-1`, `-2`, ..
     /// are appended [default: a random one]
     #[arg(long, value_name = "KEY")]
@@ -58,6 +72,25 @@ impl Submit {
         }
     }
 
+    /// The webhook, if one is given.
+    fn webhook(&self) -> Result<Option<Webhook>, Failure> {
+        let Some(url) = self.webhook.clone() else {
+            return Ok(None);
+        };
+        let secret = match &self.webhook_secret_file {
+            Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
+                Failure::Failed(format!("cannot read {}: {error}", file.display()))
+            })?),
+            None => std::env::var(SECRET).ok(),
+        };
+        let secret = secret.map(|secret| secret.trim().to_owned());
+        let secret = secret.filter(|secret| !secret.is_empty());
+        Ok(Some(Webhook {
+            url,
+            secret: secret.map(Into::into),
+        }))
+    }
+
     /// The gate, if one is given; it judges all datasets.
     fn gate(&self) -> Option<GateRequest> {
         Some(GateRequest {
@@ -75,10 +108,16 @@ pub(crate) async fn run(submit: &Submit) -> Outcome {
             request.gate = Some(gate.clone());
         }
     }
+    if let Some(webhook) = submit.webhook()? {
+        for request in &mut requests {
+            request.webhook = Some(webhook.clone());
+        }
+    }
     let client = submit.server.client()?;
     let mut jobs = Vec::new();
     for (index, request) in requests.iter().enumerate() {
         let created = post(&client, request, &submit.key(index)).await?;
+        show_secret(&created.value, request);
         if !submit.json {
             output::line(created.value.id);
         } else if !submit.wait {
@@ -134,6 +173,21 @@ async fn wait(client: &Client, jobs: Vec<Job>, json: bool, ended: &Cell<usize>) 
     } else {
         ExitCode::from(exit::FAILED)
     })
+}
+
+/// Shows the secret that the service has made, since it never does so again.
+fn show_secret(job: &Job, request: &JobRequest) {
+    let own = |webhook: &Webhook| webhook.secret.is_none();
+    let shown = job.webhook.as_ref().and_then(|shown| shown.secret.as_ref());
+    match shown {
+        Some(secret) => eprintln!("assay: webhook secret of {}: {}", job.id, secret.expose()),
+        None if request.webhook.as_ref().is_some_and(own) => eprintln!(
+            "assay: the webhook secret of {} was shown when the job was made, and is not shown \
+             again; give one of your own where that may be lost",
+            job.id
+        ),
+        None => (),
+    }
 }
 
 /// What becomes of the jobs that nobody waits for any more.

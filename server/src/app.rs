@@ -22,12 +22,13 @@ use crate::metrics::Metrics;
 use crate::partials::Partials;
 use crate::remote::{self, Named};
 use crate::routes::{
-    archive, audit, comparisons, datasets, documents, events, files, health, jobs, keys, manual,
-    metrics, models, partial, plans, report, shards, tokens, workers,
+    archive, audit, comparisons, datasets, deliveries, documents, events, files, health, jobs,
+    keys, manual, metrics, models, partial, plans, report, shards, tokens, workers,
 };
 use crate::ui;
 use crate::uploads::Files;
 use crate::validate::{Grounds, MAX_DATASETS};
+use crate::webhooks::Receivers;
 use crate::work::Heavy;
 
 /// What handlers share. The ledger is not among it: what is asked of it in the name of a project is
@@ -46,6 +47,8 @@ pub(crate) struct AppState {
     pub(crate) files: Files,
     /// Bytes of an upload.
     pub(crate) upload_limit: u64,
+    /// Where webhooks may be.
+    pub(crate) receivers: Receivers,
     /// Digests of files, remembered.
     pub(crate) digests: DigestCache,
     /// Tokenizers that are built already.
@@ -106,6 +109,7 @@ impl AppState {
             uploaded: Self::uploaded(ledger, named.datasets).await?,
             tokenizers: self.tokenizers.clone(),
             remote: remote::resolve(self.hub.as_ref(), named).await,
+            receivers: self.receivers.clone(),
         })
     }
 }
@@ -147,6 +151,8 @@ fn operations() -> Operations {
         .with(READ, routes!(documents::list))
         .with(READ, routes!(tokens::list))
         .with(READ, routes!(shards::list))
+        .with(READ, routes!(deliveries::list))
+        .with(SUBMIT, routes!(deliveries::retry))
         .with(READ, routes!(datasets::list))
         .with(READ, routes!(datasets::get))
         .with(SUBMIT, routes!(datasets::delete))

@@ -8,6 +8,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use crate::connections::Connections;
+use crate::webhooks::WebhookSettings;
 
 /// The settings of `assay-server serve`. The doc comment of a field is its manual.
 #[derive(Clone, Debug, Args)]
@@ -88,6 +89,21 @@ pub struct Config {
     /// [default: `hub` below the state directory].
     #[arg(long, env = "HF_HUB_CACHE", value_name = "DIR")]
     pub hub_cache: Option<PathBuf>,
+
+    /// Delete jobs that ended more than this many days ago, with all that belongs to them but
+    /// uploads; not those that a later job is held against or has taken numbers from. By default
+    /// all jobs are kept.
+    #[arg(
+        long,
+        env = "ASSAY_KEEP_JOBS",
+        value_name = "DAYS",
+        value_parser = clap::value_parser!(u32).range(1..=36_500)
+    )]
+    pub keep_jobs: Option<u32>,
+
+    /// Telling the ends of jobs.
+    #[command(flatten)]
+    pub webhooks: WebhookSettings,
 
     /// Form of the log on standard error. `RUST_LOG` sets the level by module; the default is
     /// `info`.

@@ -31,6 +31,7 @@ mod routes;
 mod ui;
 mod uploads;
 mod validate;
+mod webhooks;
 mod work;
 
 pub use admin::{KeysConfig, ProjectsConfig, manage_keys, manage_projects};
@@ -38,6 +39,7 @@ pub use app::openapi_json;
 pub use config::{Config, DatabaseUrl, DoctorConfig, LogFormat, MigrateConfig};
 pub use connections::Connections;
 pub use doctor::doctor;
+pub use webhooks::{Allowed, WebhookSettings};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +58,7 @@ use crate::app::AppState;
 use crate::metrics::Metrics;
 use crate::partials::Partials;
 use crate::uploads::Files;
+use crate::webhooks::Receivers;
 use crate::work::Heavy;
 
 /// The directory of uploads, below that of the state.
@@ -168,6 +171,7 @@ async fn serve(
         database = config.database_url.host(),
         "listening on http://{address}"
     );
+    let receivers = Receivers::new(&config.webhooks.webhook_allow);
     let state = AppState {
         commons: Commons::new(store.clone()),
         models,
@@ -175,6 +179,7 @@ async fn serve(
         hub,
         files: files.clone(),
         upload_limit: config.upload_limit,
+        receivers: receivers.clone(),
         digests: DigestCache::new(&config.state_dir.join(DIGESTS)),
         tokenizers: Tokenizers::default(),
         scratch: config.state_dir.clone(),
@@ -190,6 +195,8 @@ async fn serve(
         connections::serve(listener, app, config.connections, stop),
         maintenance::check_leases(&store, stop),
         maintenance::sweep_uploads(&store, &files, stop),
+        maintenance::remove_old_jobs(&store, config.keep_jobs, stop),
+        webhooks::deliver(&store, &config.webhooks, receivers, stop),
     );
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::uploads::Files;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Between two looks for files that nothing needs any longer.
 const SWEEP_PERIOD: Duration = Duration::from_mins(10);
+const DAY: Duration = Duration::from_hours(24);
 /// Longest wait for a round: a connection whose other end vanished never gives an answer.
 const ANSWER: Duration = Duration::from_mins(1);
 
@@ -62,6 +63,29 @@ pub(crate) async fn sweep_uploads(store: &Store, files: &Files, stop: &Cancellat
             ticks.tick().await;
             if let Err(error) = files.sweep(store).await {
                 tracing::warn!(%error, "cannot look for files of uploads to remove");
+            }
+        }
+    };
+    tokio::select! {
+        () = rounds => (),
+        () = stop.cancelled() => (),
+    }
+}
+
+/// Deletes jobs that ended more than `days` ago, if any number is given, every ten minutes until
+/// `stop`. Several servers may do so at once.
+pub(crate) async fn remove_old_jobs(store: &Store, days: Option<u32>, stop: &CancellationToken) {
+    let Some(days) = days else { return };
+    let keep = DAY * days;
+    let mut ticks = interval(SWEEP_PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let rounds = async {
+        loop {
+            ticks.tick().await;
+            match store.remove_old_jobs(keep, None).await {
+                Ok(0) => (),
+                Ok(jobs) => tracing::info!(jobs, "deleted old jobs"),
+                Err(error) => tracing::warn!(%error, "cannot delete old jobs"),
             }
         }
     };

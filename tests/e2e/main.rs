@@ -45,3 +45,4 @@ mod stop;
 mod tokens;
 mod up;
 mod uploads;
+mod webhooks;

@@ -260,6 +260,7 @@ mod tests {
             datasets: &[DatasetRef::at("d")],
             dtype: Dtype::Float32,
             gate: None,
+            webhook: None,
         };
         store.create_job(&new).await.unwrap();
     }

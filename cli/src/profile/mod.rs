@@ -168,6 +168,8 @@ impl Profile {
             audit: 0.0,
             baseline: BaselineRequest::Skip,
             gate: None,
+            webhook: None,
+            deadlines: None,
         }
     }
 }

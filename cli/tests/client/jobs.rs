@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use axum::Router;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -76,18 +77,26 @@ async fn a_job_is_followed_over_an_interruption_to_its_table() {
 
 #[tokio::test]
 async fn a_job_that_nobody_takes_up_is_explained() {
+    let mut waits: Value = serde_json::from_str(&job("queued", 0, "null")).unwrap();
+    waits["waiting"] = json!({"code": "no_worker", "detail": "no worker is live; start one"});
     let mut answers = vec![(201, job("queued", 0, "null"))];
-    answers.extend(vec![(200, job("queued", 0, "null")); 4]);
-    let nobody = r#"{"status": "ready", "database": true, "workers": 0}"#;
-    answers.push((200, nobody.to_owned()));
+    answers.extend(vec![(200, waits.to_string()); 6]);
     answers.extend([(200, job("succeeded", 1000, "null")), (200, result())]);
     let arguments = ["submit", "--model", "m", "--dataset", "d.txt", "--wait"];
-    let (output, script) = assay(&arguments, &answers).await;
+    let (output, _) = assay(&arguments, &answers).await;
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{errors}");
-    assert!(errors.contains("no worker is live"), "{errors}");
-    let script = script.lock().unwrap();
-    assert_eq!(script.requests[5].trim(), "GET /readyz");
+    let said = errors.matches("the job waits: no worker is live; start one");
+    assert_eq!(said.count(), 1, "{errors}");
+}
+
+#[tokio::test]
+async fn a_list_says_what_jobs_wait_for() {
+    let mut waits: Value = serde_json::from_str(&job("queued", 0, "null")).unwrap();
+    waits["waiting"] = json!({"code": "no_worker_in_service", "detail": "see GET /workers"});
+    let page = json!({"items": [waits], "next": null}).to_string();
+    let (output, _) = assay(&["jobs"], &[(200, page)]).await;
+    assert!(text(&output.stdout).contains("no_worker_in_service"));
 }
 
 #[tokio::test]

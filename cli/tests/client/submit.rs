@@ -76,8 +76,10 @@ async fn how_a_job_is_run_is_said_only_where_it_is_asked() {
     assert!(bodies[0].get("baseline").is_none());
     let (bodies, _) = posted(&[&job[..], &how].concat(), 1).await;
     assert_eq!(bodies[0]["baseline"], json!("measure"));
+    let (bodies, _) = posted(&[&job[..], &["--run-seconds=60"]].concat(), 1).await;
+    assert_eq!(bodies[0]["deadlines"], json!({"run_seconds": 60}));
     let (bodies, _) = posted(&job, 1).await;
-    for field in ["priority", "audit", "baseline"] {
+    for field in ["priority", "audit", "baseline", "deadlines"] {
         assert!(bodies[0].get(field).is_none(), "{field}");
     }
 }
@@ -227,4 +229,43 @@ async fn several_models_end_in_one_table_and_one_failure_is_exit_code_1() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout).matches('┌').count(), 1);
     assert!(text(&output.stderr).contains("the checkpoint is damaged"));
+}
+
+#[tokio::test]
+async fn a_webhook_takes_its_secret_from_a_file() {
+    let job = ["--model=m", "--dataset=d", "--webhook=https://ci.example/x"];
+    let (bodies, _) = posted(&job, 1).await;
+    assert_eq!(bodies[0]["webhook"], json!({"url": "https://ci.example/x"}));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("secret");
+    fs::write(&file, "whsec_c2VjcmV0\n").unwrap();
+    let file = format!("--webhook-secret-file={}", file.display());
+    let (bodies, _) = posted(&[&job[..], &[&file]].concat(), 1).await;
+    assert_eq!(
+        bodies[0]["webhook"],
+        json!({"url": "https://ci.example/x", "secret": "whsec_c2VjcmV0"})
+    );
+}
+
+#[tokio::test]
+async fn a_secret_that_the_service_made_is_shown_on_stderr() {
+    let mut made: Value = serde_json::from_str(&job("queued", 0, "null")).unwrap();
+    made["webhook"] = json!({"url": "https://ci.example/x", "secret": "whsec_made"});
+    let arguments = [
+        "submit",
+        "--model=m",
+        "--dataset=d",
+        "--webhook=https://ci.example/x",
+    ];
+    let (output, _) = assay(&arguments, &[(201, made.to_string())]).await;
+    assert_eq!(text(&output.stdout), format!("{ID}\n"));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("webhook secret of") && said.contains("whsec_made"),
+        "{said}"
+    );
+    // The answer was lost on its way, and comes again without it.
+    made["webhook"] = json!({"url": "https://ci.example/x"});
+    let (output, _) = assay(&arguments, &[(200, made.to_string())]).await;
+    assert!(text(&output.stderr).contains("is not shown again"));
 }

@@ -80,6 +80,10 @@ codes! {
     DatabaseUnreachable = "E1001", 503, "Database unreachable";
     /// A shard was lost with its worker too often.
     ShardLost = "E1002", 500, "Workers were lost too often";
+    /// No worker took the job up within its `deadlines.queue_seconds`.
+    QueueDeadlineExceeded = "E1003", 504, "Not taken up in time";
+    /// The job ran for longer than its `deadlines.run_seconds`.
+    RunDeadlineExceeded = "E1004", 504, "Not done in time";
 
     /// A shard failed while computing, twice.
     ComputeFailed = "E2001", 500, "Computation failed";

@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 
 use crate::one_or_many::object;
 use crate::{
-    BaselineRequest, DatasetRef, Dtype, DtypeRequest, ErrorCode, Gate, GateRequest, JobId, Method,
-    MethodRequest, ModelRef, ModelSchema, Numerics, OneOrMany,
+    BaselineRequest, DatasetRef, Deadlines, Dtype, DtypeRequest, ErrorCode, Gate, GateRequest,
+    JobId, Method, MethodRequest, ModelRef, ModelSchema, Numerics, OneOrMany, Waiting, Webhook,
 };
 
 /// The body of `POST /jobs`.
@@ -72,6 +72,20 @@ pub struct JobRequest {
         deserialize_with = "object"
     )]
     pub gate: Option<GateRequest>,
+    /// What is told when the job has ended: see `GET /jobs/{id}/deliveries`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object"
+    )]
+    pub webhook: Option<Webhook>,
+    /// How long the job may wait and run.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object"
+    )]
+    pub deadlines: Option<Deadlines>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -169,6 +183,16 @@ pub struct Job {
     /// What it is held against when it has succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
+    /// What is told when it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Webhook>,
+    /// How long it may wait and run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadlines: Option<Deadlines>,
+    /// What it waits for that will not come by itself, as far as the ledger knows: workers. Left out
+    /// where there are any, and once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
     /// When it was accepted.
     pub created_at: DateTime<Utc>,
     /// When a worker first took it up.

@@ -7,6 +7,7 @@ mod check;
 mod code;
 mod comparison;
 mod dataset;
+mod deadline;
 mod event;
 mod inspect;
 mod job;
@@ -25,6 +26,7 @@ mod profile;
 mod result;
 mod status;
 mod upload;
+mod webhook;
 
 pub use check::Check;
 pub use code::ErrorCode;
@@ -33,6 +35,7 @@ pub use comparison::{
     GateResult, GroupComparison, JobSelector, JobSelectorSchema, PairedDifference, Unit, Verdict,
 };
 pub use dataset::{DatasetFormat, DatasetRef, Sample, Score, format_of};
+pub use deadline::{Deadlines, Waiting, WaitingCode};
 pub use event::{DatasetEvent, JobEvent, StateEvent};
 pub use inspect::{
     DatasetInspection, DatasetInspectionRequest, FileSize, GroupSize, HistogramBin, LengthUnit,
@@ -63,6 +66,9 @@ pub use status::{
     ShardState, WorkerError, WorkerRow, WorkerState,
 };
 pub use upload::Upload;
+pub use webhook::{
+    Delivery, DeliveryAttempt, DeliveryState, Webhook, WebhookMessage, WebhookSecret,
+};
 
 /// Identifies a job: a UUID version 7, so ids sort by creation time.
 pub type JobId = uuid::Uuid;

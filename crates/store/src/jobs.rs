@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use assay_api::{
-    DatasetProgress, DatasetRef, Download, Dtype, Gate, Job, JobId, JobRequest, JobState, Method,
-    ModelRef, OneOrMany, Progress,
+    DatasetProgress, DatasetRef, Deadlines, Download, Dtype, Gate, Job, JobId, JobRequest,
+    JobState, Method, ModelRef, OneOrMany, Progress, Waiting, WaitingCode, Webhook,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
 use crate::quota::Exceeded;
 use crate::rows::{bigint, count, index_of, int, json, parse, to_json};
-use crate::{Store, StoreError, quota, uploads};
+use crate::{NewWebhook, Store, StoreError, deliveries, quota, uploads};
 
 /// A validated request to store.
 pub struct NewJob<'a> {
@@ -31,6 +31,8 @@ pub struct NewJob<'a> {
     pub dtype: Dtype,
     /// What the job is held against, its baseline resolved.
     pub gate: Option<&'a Gate>,
+    /// What is told when it has ended.
+    pub webhook: Option<NewWebhook<'a>>,
 }
 
 /// What became of a request.
@@ -87,6 +89,10 @@ struct JobRow {
     audit: f64,
     baseline: String,
     gate: Option<serde_json::Value>,
+    webhook: Option<String>,
+    queue_seconds: Option<i32>,
+    run_seconds: Option<i32>,
+    waiting: Option<String>,
     error: Option<serde_json::Value>,
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
@@ -117,6 +123,16 @@ macro_rules! select_job {
         "select j.id, j.name, j.state::text as state, j.model, j.adapter, j.method, j.dtype, j.numerics, j.tags,
                 j.token_output, j.priority, j.audit, j.baseline, j.gate, j.error, j.created_at, j.started_at,
                 j.finished_at, j.download_bytes, j.download_total_bytes,
+                (select w.url from webhooks w where w.job_id = j.id) as webhook,
+                j.queue_seconds, j.run_seconds,
+                case when j.finished_at is null then (
+                    select case
+                        when count(*) = 0 then 'no_worker'
+                        when count(*) filter (where w.out_of_service_at is null) = 0
+                        then 'no_worker_in_service'
+                    end
+                    from workers w where w.stopped_at is null and w.lease_until > now()
+                ) end as waiting,
                 (extract(epoch from coalesce(j.finished_at, now()) - (
                     select min(a.started_at) from attempts a
                     where a.job_id = j.id and a.kind <> 'plan'
@@ -132,6 +148,7 @@ impl Store {
     /// The database does not answer.
     pub async fn create_job(&self, new: &NewJob<'_>) -> Result<Creation, StoreError> {
         let request = new.request;
+        let deadlines = request.deadlines.unwrap_or_default();
         let rows = new.datasets.len() * new.methods.as_slice().len();
         let project = self.own_project();
         let mut tx = self.pool.begin().await?;
@@ -150,10 +167,10 @@ impl Store {
             "insert into jobs
                  (id, name, model, method, dtype, tags, body, idempotency_key, datasets_left,
                   token_output, reuse, priority, audit, baseline, numerics, adapter, gate,
-                  project_id, project_priority)
-             select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                    id, priority
-             from projects where id = $18
+                  queue_seconds, run_seconds, project_id, project_priority)
+             select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+                    $19, id, priority
+             from projects where id = $20
              on conflict on constraint jobs_idempotency_key_unique do nothing",
         )
         .bind(new.id)
@@ -173,6 +190,8 @@ impl Store {
         .bind(request.numerics.as_str())
         .bind(&request.model.adapter)
         .bind(new.gate.map(to_json).transpose()?)
+        .bind(deadlines.queue_seconds.map(int).transpose()?)
+        .bind(deadlines.run_seconds.map(int).transpose()?)
         .bind(project)
         .execute(&mut *tx)
         .await?
@@ -194,6 +213,9 @@ impl Store {
             }
         }
         insert_rows(&mut tx, new).await?;
+        if let Some(webhook) = &new.webhook {
+            deliveries::insert_webhook(&mut tx, new.id, webhook).await?;
+        }
         self.note(&mut tx, "create_job", &new.id.to_string(), 201)
             .await?;
         crate::listen::wake_workers(&mut tx).await?;
@@ -393,6 +415,18 @@ async fn insert_rows(tx: &mut PgConnection, new: &NewJob<'_>) -> Result<(), Stor
     Ok(())
 }
 
+fn deadlines(queue: Option<i32>, run: Option<i32>) -> Result<Option<Deadlines>, StoreError> {
+    let deadlines = Deadlines {
+        queue_seconds: queue.map(index_of).transpose()?,
+        run_seconds: run.map(index_of).transpose()?,
+    };
+    Ok(Some(deadlines).filter(|deadlines| *deadlines != Deadlines::default()))
+}
+
+fn waiting(code: String) -> Result<Waiting, StoreError> {
+    Ok(parse::<WaitingCode>(code)?.into())
+}
+
 fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
     let mut progress = Progress::default();
     let mut sources = Vec::with_capacity(datasets.len());
@@ -457,6 +491,9 @@ fn to_job(row: JobRow, datasets: Vec<DatasetRow>) -> Result<Job, StoreError> {
         audit: row.audit,
         baseline: parse(row.baseline)?,
         gate: row.gate.map(json).transpose()?,
+        deadlines: deadlines(row.queue_seconds, row.run_seconds)?,
+        waiting: row.waiting.map(waiting).transpose()?,
+        webhook: row.webhook.map(|url| Webhook { url, secret: None }),
         created_at: row.created_at,
         started_at: row.started_at,
         finished_at: row.finished_at,

@@ -176,11 +176,12 @@ impl Store {
 
     /// Ends the attempts whose lease has run out, and those of workers out of service, so that
     /// their shards can be claimed again; and settles what waits for a worker that will not come:
-    /// audits, baselines. Several reapers may run at once.
+    /// audits, baselines. Fails the jobs that are past a deadline. Several reapers may run at once.
     ///
     /// # Errors
     /// The database does not answer.
     pub async fn reap(&self, now: Option<DateTime<Utc>>) -> Result<Reaped, StoreError> {
+        self.end_overdue(now).await?;
         let jobs: Vec<JobId> = sqlx::query_scalar(
             "select distinct a.job_id
              from attempts a join workers w on w.id = a.worker_id

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use assay_api::{
-    AuditEntry, CreatedKey, DocumentRow, Job, JobId, JobResult, Key, NewKey, PartialResult,
-    ShardRow, TokenRow, Upload,
+    AuditEntry, CreatedKey, Delivery, DocumentRow, Job, JobId, JobResult, Key, NewKey,
+    PartialResult, ShardRow, TokenRow, Upload,
 };
+use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
 use crate::rows::{bigint, count, int};
@@ -259,6 +260,8 @@ within! {
     tokens(job: JobId, row: u32, document: u64, from: u64, limit: u32) -> Vec<TokenRow>;
     token_spans(job: JobId, row: u32, after: Option<(u32, u64)>, limit: u32) -> Vec<TokenSpan>;
     shards(job: JobId, from: u32, limit: u32) -> Vec<ShardRow>;
+    deliveries(job: JobId) -> Vec<Delivery>;
+    retry_delivery(job: JobId, number: u32, now: Option<DateTime<Utc>>) -> bool;
     events(job: JobId, seen: u32) -> Vec<StoredEvent>;
     upload(name: &str) -> Option<Upload>;
     uploads(after: Option<&str>, limit: u32) -> Vec<Upload>;

@@ -4,8 +4,8 @@
 //!
 //! The planner names what decides a row's numbers by its content key. Within the transaction that
 //! stores the plan, a row that was finished under the same key by one device kind lends its sums
-//! and statistics; the new row then needs no shard. What is finished never changes, so nothing of
-//! the other job is locked.
+//! and statistics; the new row then needs no shard. What is finished never changes, so of the
+//! other job only the row is locked, against its deletion alone.
 
 use assay_api::JobId;
 use sqlx::PgConnection;
@@ -65,7 +65,8 @@ pub(crate) async fn find(
                      is distinct from (o.tokens, o.bytes, o.words, o.groups)
            )
          order by d.job_id, d.index
-         limit 1",
+         limit 1
+         for key share of j skip locked",
     ))
     .bind(job)
     .bind(index)

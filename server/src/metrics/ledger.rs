@@ -94,6 +94,7 @@ pub(super) fn register_reading(registry: &mut Registry, reading: &Reading) {
     queue(registry, ledger);
     attempts(registry, ledger);
     devices(registry, ledger);
+    webhooks(registry, ledger);
 }
 
 fn queue(registry: &mut Registry, ledger: &LedgerMetrics) {
@@ -231,6 +232,25 @@ fn devices(registry: &mut Registry, ledger: &LedgerMetrics) {
                 (labels, Total(time.as_secs_f64()))
             })
         }),
+    );
+}
+
+fn webhooks(registry: &mut Registry, ledger: &LedgerMetrics) {
+    register_by(
+        registry,
+        "assay_webhook_deliveries",
+        "Deliveries to webhooks that the ledger holds, by state",
+        "state",
+        ledger
+            .deliveries
+            .iter()
+            .map(|(state, n)| (state.as_str(), Level(*n as f64))),
+    );
+    register_one(
+        registry,
+        "assay_webhook_pending_seconds",
+        "Time since the end of the first job whose delivery is pending",
+        Level(ledger.pending_delivery.as_secs_f64()),
     );
 }
 

@@ -22,6 +22,7 @@ use crate::problems::{OfCancellation, OfJob, OfList, OfNewJob};
 use crate::query::{Cursor, Limit, Query, States, Tag, Text, present};
 use crate::remote::Named;
 use crate::validate::resolve;
+use crate::webhooks::{self, Target};
 
 /// Post a job
 ///
@@ -134,8 +135,9 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let JsonBody {
         typed: mut request,
-        value,
+        mut value,
     } = body;
+    webhooks::conceal(&mut value);
     // Before the files are looked at: they may have changed since the key made its job.
     if let Some(key) = &key
         && let Some(made) = caller.ledger.job_of_key(key, &value).await?
@@ -167,7 +169,8 @@ pub(crate) async fn create(
             Some(comparisons::resolve(&caller.ledger, gate, &posted).await?)
         }
     };
-    let creation = caller
+    let webhook = request.webhook.as_ref().map(Target::of).transpose()?;
+    let mut creation = caller
         .ledger
         .create_job(&NewJob {
             id: Uuid::now_v7(),
@@ -178,8 +181,15 @@ pub(crate) async fn create(
             datasets: &resolved.datasets,
             dtype: resolved.dtype,
             gate: gate.as_ref(),
+            webhook: webhook.as_ref().map(Target::stored),
         })
         .await?;
+    // No later answer shows it.
+    if let Creation::Created(job) = &mut creation
+        && let (Some(told), Some(target)) = (&mut job.webhook, webhook)
+    {
+        told.secret = target.made;
+    }
     answer(creation)
 }
 

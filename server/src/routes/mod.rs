@@ -4,6 +4,7 @@ pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod comparisons;
 pub(crate) mod datasets;
+pub(crate) mod deliveries;
 pub(crate) mod documents;
 pub(crate) mod events;
 pub(crate) mod files;

@@ -6,6 +6,7 @@ mod methods;
 mod model;
 mod plans;
 mod running;
+mod webhook;
 
 use std::collections::HashMap;
 
@@ -23,6 +24,7 @@ pub(crate) use self::plans::{PlannedJob, resolve_plan};
 use crate::error::ApiError;
 use crate::faults::Faults;
 use crate::remote::Remote;
+use crate::webhooks::Receivers;
 
 /// Datasets times methods of a job.
 const MAX_ROWS: usize = 400;
@@ -41,6 +43,8 @@ pub(crate) struct Grounds {
     pub(crate) tokenizers: Tokenizers,
     /// What references of the request to a hub were found to be.
     pub(crate) remote: Remote,
+    /// Where webhooks may be.
+    pub(crate) receivers: Receivers,
 }
 
 /// What a request leaves open, filled in.
@@ -81,6 +85,9 @@ fn check(
 ) -> Option<(Resolved, Opened)> {
     labels::check(request, faults);
     running::check(request, faults);
+    if let Some(webhook) = &request.webhook {
+        webhook::check(webhook, &grounds.receivers, faults);
+    }
     let resolved = datasets::resolve(&request.datasets, grounds, faults);
     let opened = open(grounds, &request.model, MODEL, faults);
     let limits = opened.as_ref().map(|opened| Limits {

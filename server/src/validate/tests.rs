@@ -32,6 +32,7 @@ impl Fixture {
             created_at: std::time::SystemTime::UNIX_EPOCH.into(),
         };
         let grounds = Grounds {
+            receivers: crate::webhooks::Receivers::default(),
             models: Root::open(&roots.models()).unwrap(),
             data: Root::open(&roots.data()).unwrap(),
             uploads,
@@ -448,6 +449,15 @@ fn how_a_job_is_run_has_limits() {
             let detail = fixture.refused(&json!({field: value}), ErrorCode::InvalidRequest, field);
             assert!(detail.contains(&value.to_string()), "{detail}");
         }
+    }
+    for field in ["queue_seconds", "run_seconds"] {
+        fixture.resolve(&json!({"deadlines": {field: 1}})).unwrap();
+        let (refused, name) = (
+            json!({"deadlines": {field: 0}}),
+            format!("deadlines.{field}"),
+        );
+        let detail = fixture.refused(&refused, ErrorCode::InvalidRequest, &name);
+        assert!(detail.contains("leave it out"), "{detail}");
     }
 }
 

@@ -78,6 +78,8 @@ impl Things {
             "datasets": [{"name": "d", "documents": ["x", "y"]}],
             "token_output": true,
             "tags": {"of": "default"},
+            // Of which nothing is known: no name ends so.
+            "webhook": {"url": "https://receiver.invalid/"},
         });
         let baseline = run(service, &body).await;
         body["gate"] = json!({"baseline": baseline.id, "max_increase": 0.01});
@@ -98,7 +100,8 @@ impl Things {
     fn path(&self, operation: &Operation) -> String {
         let id = self.job.id.to_string();
         let path = if operation.path.starts_with("/jobs/") {
-            operation.path.replace("{id}", &id)
+            // Its first delivery, where one is named.
+            operation.path.replace("{id}", &id).replace("{number}", "1")
         } else if operation.path.starts_with("/keys/") {
             operation.path.replace("{id}", &self.key.key.id)
         } else {
@@ -127,6 +130,7 @@ impl Things {
             "compare_jobs" => json!({"baseline": self.baseline.id, "candidate": self.job.id}),
             "create_key" => json!({"name": "another", "scope": "read"}),
             "upload_dataset" => return request.body("{\"text\": \"w\"}\n"),
+            "retry_delivery" => return request,
             id => {
                 let takes_body = [Method::POST, Method::PUT, Method::PATCH];
                 assert!(

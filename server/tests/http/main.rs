@@ -14,4 +14,5 @@ mod report;
 mod service;
 mod ui;
 mod uploads;
+mod webhooks;
 mod worker;

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use assay_api::{CreatedKey, ErrorCode, NewKey, Problem, Scope};
-use assay_server::{Config, Connections, LogFormat, run};
+use assay_server::{Config, Connections, LogFormat, WebhookSettings, run};
 use assay_store::{Actor, ProjectId, ProjectStore, Store};
 use assay_testkit::{LIMIT, Roots, TestDatabase};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -29,43 +29,77 @@ pub(crate) const CONNECTIONS: Connections = Connections {
     idle_timeout: 600,
 };
 
+/// The settings of webhooks of the program.
+const WEBHOOKS: WebhookSettings = WebhookSettings {
+    webhook_allow: Vec::new(),
+    webhook_timeout: Duration::from_secs(15),
+    webhook_retry: Duration::from_secs(5),
+};
+
 pub(crate) struct Service {
     pub(crate) address: String,
     pub(crate) store: Store,
     pub(crate) roots: Roots,
     http: Client,
     database: TestDatabase,
+    config: Config,
+    running: Vec<Running>,
+}
+
+struct Running {
     stop: oneshot::Sender<()>,
-    running: JoinHandle<anyhow::Result<()>>,
+    ended: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    fn start(config: Config, listener: TcpListener) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(run(config, listener, async {
+            let _ = stopped.await;
+        }));
+        Self { stop, ended }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        let ended = tokio::time::timeout(Duration::from_mins(1), self.ended).await;
+        ended.unwrap().unwrap().unwrap();
+    }
 }
 
 impl Service {
     pub(crate) async fn start() -> Self {
-        Self::with(CONNECTIONS).await
+        Self::start_as("127.0.0.1:0", |_| ()).await
     }
 
     /// A server with other settings of its connections.
     pub(crate) async fn with(connections: Connections) -> Self {
-        Self::start_as("127.0.0.1:0", RATE_LIMIT, connections).await
+        Self::start_as("127.0.0.1:0", |config| config.connections = connections).await
     }
 
     /// A server that others reach, with the key [`ADMIN_KEY`].
     pub(crate) async fn start_for_others() -> Self {
-        Self::start_as("0.0.0.0:0", RATE_LIMIT, CONNECTIONS).await
+        Self::start_as("0.0.0.0:0", |_| ()).await
     }
 
     /// A server that takes so many requests a second of a key.
     pub(crate) async fn with_rate_limit(rate_limit: u32) -> Self {
-        Self::start_as("127.0.0.1:0", rate_limit, CONNECTIONS).await
+        let rate_limit = NonZeroU32::new(rate_limit).unwrap();
+        Self::start_as("127.0.0.1:0", |config| config.rate_limit = rate_limit).await
     }
 
-    async fn start_as(listen: &str, rate_limit: u32, connections: Connections) -> Self {
+    /// A server with other settings of its webhooks.
+    pub(crate) async fn start_telling(webhooks: WebhookSettings) -> Self {
+        Self::start_as("127.0.0.1:0", |config| config.webhooks = webhooks).await
+    }
+
+    async fn start_as(listen: &str, change: impl FnOnce(&mut Config)) -> Self {
         let (database, roots) = (TestDatabase::fresh().await, Roots::new());
         roots.add_model("llama_gqa");
         let listener = TcpListener::bind(listen).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let address = format!("127.0.0.1:{port}");
-        let config = Config {
+        let mut config = Config {
             database_url: database.url().into(),
             listen: listen.to_owned(),
             address_file: None,
@@ -73,13 +107,16 @@ impl Service {
             data_root: roots.data(),
             state_dir: roots.state(),
             upload_limit: UPLOAD_LIMIT,
-            rate_limit: NonZeroU32::new(rate_limit).unwrap(),
-            connections,
+            rate_limit: NonZeroU32::new(RATE_LIMIT).unwrap(),
+            connections: CONNECTIONS,
             hub: false,
             hub_cache: None,
+            keep_jobs: None,
+            webhooks: WEBHOOKS,
             log: LogFormat::Text,
             no_migrate: false,
         };
+        change(&mut config);
         let store = Store::connect(database.url(), 2).await.unwrap();
         // Before the server, so that its first answer finds the tables.
         store.migrate().await.unwrap();
@@ -90,10 +127,7 @@ impl Service {
             let stored = store.within(actor).store_key(&admin, &token).await;
             assert!(stored.unwrap().is_some());
         }
-        let (stop, stopped) = oneshot::channel();
-        let running = tokio::spawn(run(config, listener, async {
-            let _ = stopped.await;
-        }));
+        let first = Running::start(config.clone(), listener);
         let http = Client::builder().timeout(LIMIT).build().unwrap();
         Self {
             address,
@@ -101,9 +135,16 @@ impl Service {
             roots,
             http,
             database,
-            stop,
-            running,
+            config,
+            running: vec![first],
         }
+    }
+
+    /// Starts another server on the same ledger, which nobody asks anything.
+    pub(crate) async fn start_another(&mut self) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.running
+            .push(Running::start(self.config.clone(), listener));
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -163,9 +204,9 @@ impl Service {
     }
 
     pub(crate) async fn finish(self) {
-        self.stop.send(()).unwrap();
-        let ended = tokio::time::timeout(Duration::from_mins(1), self.running).await;
-        ended.unwrap().unwrap().unwrap();
+        for server in self.running {
+            server.stop().await;
+        }
         drop(self.store);
         self.database.finish().await;
     }

@@ -63,6 +63,23 @@ or `.zst` behind, compressed.
 """
 
 
+class Deadlines(TypedDict):
+    """
+    How long a job may take. One that takes longer fails; what is computed by then stays.
+    """
+
+    queue_seconds: NotRequired[int | None]
+    """
+    Seconds from the post of the job until a worker first takes it up; later than that it fails
+    with `E1003`.
+    """
+    run_seconds: NotRequired[int | None]
+    """
+    Seconds from then until its end, whatever is lost and repeated meanwhile; later than that it
+    fails with `E1004`, and its running shards are stopped.
+    """
+
+
 class DevicePerformance(TypedDict):
     """
     What one device did for a job.
@@ -208,7 +225,7 @@ The dtype a request asks for.
 """
 
 
-ErrorCode: TypeAlias = Literal['E0001', 'E0002', 'E0003', 'E0004', 'E0005', 'E0006', 'E0007', 'E0008', 'E0009', 'E0010', 'E0011', 'E0012', 'E0013', 'E0014', 'E1001', 'E1002', 'E2001', 'E2002', 'E2003', 'E2004', 'E3001', 'E3002', 'E3003', 'E3004', 'E4001', 'E4002', 'E4003', 'E4004', 'E4005', 'E4006', 'E4007', 'E4008', 'E5001', 'E5002', 'E5003', 'E5004', 'E5005', 'E5006', 'E5007']
+ErrorCode: TypeAlias = Literal['E0001', 'E0002', 'E0003', 'E0004', 'E0005', 'E0006', 'E0007', 'E0008', 'E0009', 'E0010', 'E0011', 'E0012', 'E0013', 'E0014', 'E1001', 'E1002', 'E1003', 'E1004', 'E2001', 'E2002', 'E2003', 'E2004', 'E3001', 'E3002', 'E3003', 'E3004', 'E4001', 'E4002', 'E4003', 'E4004', 'E4005', 'E4006', 'E4007', 'E4008', 'E5001', 'E5002', 'E5003', 'E5004', 'E5005', 'E5006', 'E5007']
 """
 Names an error to programs; `GET /errors` explains each.
 
@@ -228,6 +245,8 @@ Names an error to programs; `GET /errors` explains each.
 * `E0014` Jobs cannot be compared
 * `E1001` Database unreachable
 * `E1002` Workers were lost too often
+* `E1003` Not taken up in time
+* `E1004` Not done in time
 * `E2001` Computation failed
 * `E2002` Out of memory
 * `E2003` Not a finite number
@@ -699,6 +718,30 @@ What a gate says.
 """
 
 
+WaitingCode: TypeAlias = Literal['no_worker', 'no_worker_in_service']
+"""
+Why a job that has not ended cannot go on.
+"""
+
+
+class Webhook(TypedDict):
+    """
+    Where the end of a job is told. Deliveries follow the conventions of Standard Webhooks;
+    `docs/webhooks.md` says how to verify one.
+    """
+
+    secret: NotRequired[str | None]
+    """
+    What deliveries are signed with: `whsec_` and 24 to 64 bytes in base64. If it is left out the
+    service makes one, which the answer that made the job shows; no other answer does.
+    """
+    url: str
+    """
+    What is posted to: `http` or `https`, on an address that is public or that the service
+    allows. Whoever may read the job reads it too.
+    """
+
+
 class Baseline(TypedDict):
     """
     One device alone.
@@ -965,6 +1008,21 @@ class StateEvent(TypedDict):
     """
 
 
+class Waiting(TypedDict):
+    """
+    What a job waits for that will not come by itself.
+    """
+
+    code: WaitingCode
+    """
+    Why, for programs.
+    """
+    detail: str
+    """
+    Why, and what to do.
+    """
+
+
 class ComparisonRequest(TypedDict):
     """
     The body of `POST /comparisons`.
@@ -1207,6 +1265,7 @@ class JobOptions(TypedDict):
     Whether one device computes a sample of the job alone first, which the speed-up is
     measured against.
     """
+    deadlines: NotRequired[Deadlines | None]
     dtype: NotRequired[DtypeRequest]
     """
     The dtype of the computation.
@@ -1239,6 +1298,7 @@ class JobOptions(TypedDict):
     Keep the NLL of every counted token, for `GET /jobs/{id}/tokens` and the archive. Such a
     job reuses no earlier result.
     """
+    webhook: NotRequired[Webhook | None]
 
 
 class JobRequest(TypedDict):
@@ -1261,6 +1321,7 @@ class JobRequest(TypedDict):
     """
     The datasets to score, at least one.
     """
+    deadlines: NotRequired[Deadlines | None]
     dtype: NotRequired[DtypeRequest]
     """
     The dtype of the computation.
@@ -1304,6 +1365,7 @@ class JobRequest(TypedDict):
     Keep the NLL of every counted token, for `GET /jobs/{id}/tokens` and the archive. Such a
     job reuses no earlier result.
     """
+    webhook: NotRequired[Webhook | None]
 
 
 class JobResult(TypedDict):
@@ -1474,6 +1536,7 @@ class Job(TypedDict):
     """
     The datasets, with the options of the request.
     """
+    deadlines: NotRequired[Deadlines | None]
     dtype: Dtype
     """
     The dtype of the computation, `auto` resolved.
@@ -1529,6 +1592,8 @@ class Job(TypedDict):
     """
     Whether the NLL of every counted token is kept.
     """
+    waiting: NotRequired[Waiting | None]
+    webhook: NotRequired[Webhook | None]
 
 
 JobEvent: TypeAlias = StateEvent | DatasetEvent | Progress

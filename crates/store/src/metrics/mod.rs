@@ -5,15 +5,17 @@
 //! since the one before, and in the last five minutes.
 
 mod now;
+mod removed;
 mod totals;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use assay_api::JobState;
+use assay_api::{DeliveryState, JobState};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{Store, StoreError};
+pub(crate) use removed::keep_counts;
 use totals::{Settled, Totals};
 
 /// Upper bounds of the classes of [`ClaimLatency`], which belong to them.
@@ -68,6 +70,10 @@ pub struct LedgerMetrics {
     /// For `planning`: from the post of a job until its planning was first claimed. For `shards`:
     /// from the end of its planning until the first of its shards was.
     pub claim_latency: BTreeMap<String, ClaimLatency>,
+    /// Deliveries to webhooks of all states, in the order of [`DeliveryState::ALL`].
+    pub deliveries: Vec<(DeliveryState, u64)>,
+    /// The time since the end of the first job whose delivery is pending. Zero if none is.
+    pub pending_delivery: Duration,
 }
 
 /// What devices of one kind have done.
@@ -102,6 +108,8 @@ pub struct ClaimLatency {
 pub struct MetricsReader {
     store: Store,
     settled: Settled,
+    /// How many jobs had been deleted by the last reading: what they counted is in `settled`.
+    removed: u64,
 }
 
 impl MetricsReader {
@@ -110,6 +118,7 @@ impl MetricsReader {
         Self {
             store,
             settled: Settled::default(),
+            removed: 0,
         }
     }
 
@@ -127,9 +136,16 @@ impl MetricsReader {
             .bind(now)
             .fetch_one(&mut *tx)
             .await?;
+        let removed = removed::jobs(&mut tx).await?;
+        let count: u64 = removed.values().sum();
+        if count != self.removed {
+            // What is remembered may be of them. It is counted anew, with what they left behind.
+            self.settled = Settled::of_removed(&mut tx).await?;
+            self.removed = count;
+        }
         // Replaced once all is read: a reading that fails in the middle has counted nothing.
         let (settled, totals) = self.settled.advance(&mut tx, now - recent()).await?;
-        let metrics = now::read(&mut tx, now, totals).await?;
+        let metrics = now::read(&mut tx, now, totals, &removed).await?;
         tx.commit().await?;
         self.settled = settled;
         Ok(metrics)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use assay_api::JobState;
+use assay_api::{DeliveryState, JobState};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
@@ -19,8 +19,9 @@ pub(super) async fn read(
     tx: &mut PgConnection,
     now: DateTime<Utc>,
     totals: Totals,
+    removed: &BTreeMap<String, u64>,
 ) -> Result<LedgerMetrics, StoreError> {
-    let jobs = jobs(tx).await?;
+    let jobs = jobs(tx, removed).await?;
     let queued_shards: i64 = sqlx::query_scalar(
         "select count(*) from jobs j join shards s on s.job_id = j.id
          where j.state = 'running' and s.state = 'queued'",
@@ -53,7 +54,10 @@ pub(super) async fn read(
         .collect();
     attempts.extend(totals.attempts);
     let (late, revoked): (i64, i64) = sqlx::query_as(
-        "select count(*) filter (where late), count(*) filter (where outcome = 'revoked')
+        "select (count(*) filter (where late)
+                 + (select coalesce(sum(late), 0) from removed_attempts))::bigint,
+                (count(*) filter (where outcome = 'revoked')
+                 + (select coalesce(sum(revoked), 0) from removed_attempts))::bigint
          from attempts where late or outcome = 'revoked'",
     )
     .fetch_one(&mut *tx)
@@ -63,6 +67,7 @@ pub(super) async fn read(
     for kind in devices.keys() {
         device_kinds.entry(kind.clone()).or_default();
     }
+    let (deliveries, pending_delivery) = deliveries(tx, now).await?;
     let mut claim_latency = totals.claim_latency;
     for work in WORK {
         claim_latency.entry(work.to_owned()).or_default();
@@ -79,23 +84,58 @@ pub(super) async fn read(
         late_results: count(late)?,
         device_kinds,
         claim_latency,
+        deliveries,
+        pending_delivery,
     })
 }
 
-async fn jobs(tx: &mut PgConnection) -> Result<Vec<(JobState, u64)>, StoreError> {
+/// Jobs that there are by state, and those that were and are deleted.
+async fn jobs(
+    tx: &mut PgConnection,
+    removed: &BTreeMap<String, u64>,
+) -> Result<Vec<(JobState, u64)>, StoreError> {
     let found: BTreeMap<String, u64> = counts(
         sqlx::query_as("select state::text, count(*) from jobs group by state")
             .fetch_all(tx)
             .await?,
     )?;
-    let of = |state: &JobState| found.get(state.as_str()).copied().unwrap_or(0);
+    let of = |state: &JobState| {
+        let [there, gone] = [&found, removed].map(|jobs| jobs.get(state.as_str()));
+        there.unwrap_or(&0) + gone.unwrap_or(&0)
+    };
     Ok(JobState::ALL
         .iter()
         .map(|state| (*state, of(state)))
         .collect())
 }
 
-fn counts(rows: Vec<(String, i64)>) -> Result<BTreeMap<String, u64>, StoreError> {
+/// How many deliveries there are in each state, and how long the oldest that is pending has been.
+async fn deliveries(
+    tx: &mut PgConnection,
+    now: DateTime<Utc>,
+) -> Result<(Vec<(DeliveryState, u64)>, Duration), StoreError> {
+    let found: BTreeMap<String, u64> = counts(
+        sqlx::query_as("select state::text, count(*) from deliveries group by state")
+            .fetch_all(&mut *tx)
+            .await?,
+    )?;
+    let oldest: Option<DateTime<Utc>> =
+        sqlx::query_scalar("select min(created_at) from deliveries where state = 'pending'")
+            .fetch_one(tx)
+            .await?;
+    let of = |state: &DeliveryState| found.get(state.as_str()).copied().unwrap_or(0);
+    let states = DeliveryState::ALL.iter();
+    let deliveries = states.map(|state| (*state, of(state))).collect();
+    Ok((deliveries, age(now, oldest)))
+}
+
+/// The time since then; zero if there is none.
+fn age(now: DateTime<Utc>, since: Option<DateTime<Utc>>) -> Duration {
+    let age = since.and_then(|since| (now - since).to_std().ok());
+    age.unwrap_or_default()
+}
+
+pub(super) fn counts(rows: Vec<(String, i64)>) -> Result<BTreeMap<String, u64>, StoreError> {
     rows.into_iter()
         .map(|(label, n)| Ok((label, count(n)?)))
         .collect()
@@ -128,12 +168,7 @@ async fn unclaimed(
     )
     .fetch_one(tx)
     .await?;
-    let age = |since: Option<DateTime<Utc>>| {
-        since
-            .and_then(|since| (now - since).to_std().ok())
-            .unwrap_or_default()
-    };
-    let ages = [age(since.0), age(since.1)];
+    let ages = [age(now, since.0), age(now, since.1)];
     Ok(WORK.map(str::to_owned).into_iter().zip(ages).collect())
 }
 

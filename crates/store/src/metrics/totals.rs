@@ -40,6 +40,8 @@ macro_rules! microseconds {
     };
 }
 
+pub(super) use microseconds;
+
 /// Attempts of one kind that ended in one way on one device kind.
 #[derive(FromRow)]
 struct AttemptsRow {
@@ -66,7 +68,123 @@ struct LatencyRow {
     microseconds: i64,
 }
 
+/// Attempts `a` of which `$which` is true, by kind, outcome and device kind, with the columns
+/// `$more` before. Tokens of a shard never change, and are joined for attempts that were counted
+/// alone. A macro, because sqlx takes statements as literals.
+macro_rules! attempts {
+    ($more:literal, $which:literal, $groups:literal) => {
+        concat!(
+            "select ",
+            $more,
+            "a.kind::text as kind,
+                    case a.outcome when 'revoked' then 'committed' else a.outcome::text end
+                        as outcome,
+                    a.device_kind, count(*) as attempts,
+                    coalesce(sum(s.scored_tokens), 0)::bigint as tokens, ",
+            microseconds!("a.seconds"),
+            " as computing, ",
+            microseconds!("a.claim_seconds"),
+            " as claiming, ",
+            microseconds!("a.load_seconds"),
+            " as loading, ",
+            microseconds!("a.commit_seconds"),
+            " as committing,
+                    count(*) filter (where a.late) as late,
+                    count(*) filter (where a.outcome = 'revoked') as revoked
+             from attempts a
+             left join shards s on s.job_id = a.job_id and s.index = a.shard
+                 and a.kind in ('primary', 'copy') and a.outcome in ('committed', 'revoked')
+             where ",
+            $which,
+            " and a.outcome is not null
+             group by ",
+            $groups
+        )
+    };
+}
+pub(super) use attempts;
+
+/// The first claims `told` of plannings and shards, where `$attempt` is true of the attempt `a`,
+/// `$other` of any attempt of the job, and `$first` of the first one `f`: `work`, `fence`, `class`
+/// by the bounds in `$bounds`, `microseconds`.
+macro_rules! first_claims {
+    ($attempt:literal, $other:literal, $first:literal, $bounds:literal) => {
+        concat!(
+            "first as (
+                 select 'planning' as work, a.fence, a.started_at - j.created_at as waited
+                 from attempts a join jobs j on j.id = a.job_id
+                 where ",
+            $attempt,
+            " and a.kind = 'plan' and not exists (
+                     select from attempts b
+                     where b.job_id = a.job_id and b.shard is null and b.fence < a.fence
+                 )
+                 union all
+                 select 'shards', f.fence, f.started_at - p.finished_at
+                 from (
+                     select distinct job_id from attempts where ",
+            $other,
+            " and kind <> 'plan'
+                 ) j
+                 cross join lateral (
+                     select a.fence, a.started_at from attempts a
+                     where a.job_id = j.job_id and a.kind <> 'plan'
+                     order by a.started_at, a.fence
+                     limit 1
+                 ) f
+                 join attempts p on p.job_id = j.job_id and coalesce(p.shard, -1) = -1
+                     and p.kind <> 'audit' and p.outcome = 'committed'
+                 where ",
+            $first,
+            "
+             ), waited as (
+                 select work, fence,
+                        greatest(round(extract(epoch from waited) * 1e6), 0)::bigint
+                            as microseconds
+                 from first
+             ), told as (
+                 select *, width_bucket(microseconds - 1, ",
+            $bounds,
+            "::bigint[]) as class
+                 from waited
+             )"
+        )
+    };
+}
+pub(super) use first_claims;
+
+/// The bounds of [`CLAIM_LATENCY_BOUNDS`] in microseconds. `width_bucket` counts the bounds that are
+/// not above its argument; one microsecond less makes of that those that are below it, since a bound
+/// belongs to its class.
+pub(super) fn latency_bounds() -> Result<Vec<i64>, StoreError> {
+    CLAIM_LATENCY_BOUNDS
+        .iter()
+        .map(|bound| bigint(u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)))
+        .collect()
+}
+
 impl Settled {
+    /// What was counted of jobs that have been deleted since.
+    pub(super) async fn of_removed(tx: &mut PgConnection) -> Result<Self, StoreError> {
+        let mut settled = Self::default();
+        let attempts: Vec<AttemptsRow> = sqlx::query_as(
+            "select true as settled, *, 0::bigint as recent_tokens from removed_attempts",
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        for row in &attempts {
+            settled.totals.add_attempts(row)?;
+        }
+        let claims: Vec<LatencyRow> =
+            sqlx::query_as("select true as settled, * from removed_claims")
+                .fetch_all(tx)
+                .await?;
+        for row in &claims {
+            settled.totals.add_latency(row)?;
+        }
+        Ok(settled)
+    }
+
     /// What is settled when what ended until `before` is, and all that is known by now.
     pub(super) async fn advance(
         &self,
@@ -122,28 +240,12 @@ impl Settled {
         settled: i64,
         before: DateTime<Utc>,
     ) -> Result<Vec<AttemptsRow>, StoreError> {
-        // Tokens of a shard never change, and are joined for attempts that were counted alone.
-        let rows = sqlx::query_as(concat!(
-            "select a.fence <= $2 as settled, a.kind::text as kind,
-                    case a.outcome when 'revoked' then 'committed' else a.outcome::text end
-                        as outcome,
-                    a.device_kind, count(*) as attempts,
-                    coalesce(sum(s.scored_tokens), 0)::bigint as tokens,
-                    coalesce(sum(s.scored_tokens) filter (where a.finished_at > $3), 0)::bigint
-                        as recent_tokens, ",
-            microseconds!("a.seconds"),
-            " as computing, ",
-            microseconds!("a.claim_seconds"),
-            " as claiming, ",
-            microseconds!("a.load_seconds"),
-            " as loading, ",
-            microseconds!("a.commit_seconds"),
-            " as committing
-             from attempts a
-             left join shards s on s.job_id = a.job_id and s.index = a.shard
-                 and a.kind in ('primary', 'copy') and a.outcome in ('committed', 'revoked')
-             where a.fence > $1 and a.outcome is not null
-             group by 1, 2, 3, 4"
+        let rows = sqlx::query_as(attempts!(
+            "a.fence <= $2 as settled,
+             coalesce(sum(s.scored_tokens) filter (where a.finished_at > $3), 0)::bigint
+                 as recent_tokens, ",
+            "a.fence > $1",
+            "1, 3, 4, 5"
         ))
         .bind(self.fence)
         .bind(settled)
@@ -161,44 +263,14 @@ impl Settled {
         tx: &mut PgConnection,
         settled: i64,
     ) -> Result<Vec<LatencyRow>, StoreError> {
-        let bounds = CLAIM_LATENCY_BOUNDS
-            .iter()
-            .map(|bound| bigint(u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)))
-            .collect::<Result<Vec<_>, _>>()?;
-        // `width_bucket` counts the bounds that are not above its argument; one microsecond less
-        // makes of that those that are below it, since a bound belongs to its class.
-        let rows = sqlx::query_as(
-            "with first as (
-                 select 'planning' as work, a.fence, a.started_at - j.created_at as waited
-                 from attempts a join jobs j on j.id = a.job_id
-                 where a.fence > $1 and a.kind = 'plan' and not exists (
-                     select from attempts b
-                     where b.job_id = a.job_id and b.shard is null and b.fence < a.fence
-                 )
-                 union all
-                 select 'shards', f.fence, f.started_at - p.finished_at
-                 from (
-                     select distinct job_id from attempts where fence > $1 and kind <> 'plan'
-                 ) j
-                 cross join lateral (
-                     select a.fence, a.started_at from attempts a
-                     where a.job_id = j.job_id and a.kind <> 'plan'
-                     order by a.started_at, a.fence
-                     limit 1
-                 ) f
-                 join attempts p on p.job_id = j.job_id and coalesce(p.shard, -1) = -1
-                     and p.kind <> 'audit' and p.outcome = 'committed'
-                 where f.fence > $1
-             ), told as (
-                 select work, fence <= $2 as settled,
-                        greatest(round(extract(epoch from waited) * 1e6), 0)::bigint
-                            as microseconds
-                 from first
-             )
-             select settled, work, width_bucket(microseconds - 1, $3::bigint[]) as class,
-                    count(*) as claims, sum(microseconds)::bigint as microseconds
-             from told group by 1, 2, 3",
-        )
+        let bounds = latency_bounds()?;
+        let rows = sqlx::query_as(concat!(
+            "with ",
+            first_claims!("a.fence > $1", "fence > $1", "f.fence > $1", "$3"),
+            "select fence <= $2 as settled, work, class, count(*) as claims,
+                    sum(microseconds)::bigint as microseconds
+             from told group by 1, 2, 3"
+        ))
         .bind(self.fence)
         .bind(settled)
         .bind(bounds)

@@ -350,3 +350,37 @@ async fn workers_that_are_gone_are_missed_for_an_hour() {
         (by_label(states), BTreeMap::new())
     );
 }
+
+/// What is deleted has been counted for good, for whoever reads on and for whoever begins.
+#[tokio::test]
+async fn counters_do_not_shrink_with_what_is_deleted() {
+    let scene = Scene::new().await;
+    scene.history().await;
+    scene
+        .execute(
+            "update attempts set outcome = 'revoked' where fence = (
+         select min(fence) from attempts where kind = 'primary' and outcome = 'committed'
+     )",
+        )
+        .await;
+    // Nothing of it is recent any more, nor live.
+    let later = Utc::now() + TimeDelta::days(3);
+    let mut reader = scene.reader();
+    let before = reader.read(Some(later)).await.unwrap();
+    assert!(before.revoked_attempts > 0 && before.late_results > 0 && !ended(&before).is_empty());
+    let store = &scene.ledger.store;
+    let keep = Duration::from_hours(24);
+    assert_eq!(store.remove_old_jobs(keep, Some(later)).await.unwrap(), 1);
+    assert_eq!(reader.read(Some(later)).await.unwrap(), before);
+    assert_eq!(scene.read(Some(later)).await, before);
+    // Once more of the same is twice as much.
+    scene.history().await;
+    assert_eq!(store.remove_old_jobs(keep, Some(later)).await.unwrap(), 1);
+    let twice = reader.read(Some(later)).await.unwrap();
+    assert_eq!(twice, scene.read(Some(later)).await);
+    assert_eq!(
+        jobs(&twice, JobState::Succeeded),
+        2 * jobs(&before, JobState::Succeeded)
+    );
+    assert_eq!(twice.late_results, 2 * before.late_results);
+}

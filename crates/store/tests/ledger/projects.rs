@@ -34,6 +34,7 @@ pub(crate) async fn post(
         datasets: &request.datasets,
         dtype: assay_api::Dtype::Float32,
         gate: None,
+        webhook: None,
     };
     project.create_job(&new).await.unwrap()
 }
@@ -63,6 +64,8 @@ async fn a_project_sees_its_own_jobs_and_uploads_alone() {
     assert!(!own.events(job, 0).await.unwrap().is_empty());
     assert!(!own.row_facts(job).await.unwrap().is_empty());
     assert!(own.result(job).await.unwrap().is_some());
+    assert!(own.partial(job).await.unwrap().is_some());
+    assert!(own.histogram(job, 0, 4).await.unwrap().is_some());
 
     assert!(other.job(job).await.unwrap().is_none());
     assert!(other.documents(job, 0, 0, 9).await.unwrap().is_empty());
@@ -73,6 +76,10 @@ async fn a_project_sees_its_own_jobs_and_uploads_alone() {
     assert!(other.events(job, 0).await.unwrap().is_empty());
     assert!(other.row_facts(job).await.unwrap().is_empty());
     assert!(other.result(job).await.unwrap().is_none());
+    assert!(other.partial(job).await.unwrap().is_none());
+    assert!(other.histogram(job, 0, 4).await.unwrap().is_none());
+    assert!(other.deliveries(job).await.unwrap().is_empty());
+    assert!(!other.retry_delivery(job, 1, None).await.unwrap());
     let cancelled = other.cancel_job(job).await.unwrap();
     assert!(matches!(cancelled, Cancellation::NotFound));
     let all = JobFilter::default();

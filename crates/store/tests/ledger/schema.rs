@@ -34,6 +34,7 @@ async fn the_schema_enforces_the_state_machine() {
         ("update jobs set state = 'queued'", "jobs_plan_precedes_run"),
         ("update jobs set datasets_left = -1", "jobs_datasets_left_range"),
         ("update jobs set download_bytes = 1", "jobs_download_range"),
+        ("update jobs set run_seconds = 0", "jobs_deadlines_range"),
         (
             "update jobs set download_bytes = 2, download_total_bytes = 1",
             "jobs_download_range",

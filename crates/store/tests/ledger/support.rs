@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use assay_api::{
-    BaselineRequest, DatasetRef, DeviceStatus, Dtype, DtypeRequest, Job, JobId, JobRequest, Method,
-    MethodRequest, ModelFacts, ModelRef, Numerics, OneOrMany, TokenizerFacts, WorkerId,
+    BaselineRequest, DatasetRef, DeviceStatus, Dtype, DtypeRequest, Gate, Job, JobId, JobRequest,
+    Method, MethodRequest, ModelFacts, ModelRef, Numerics, OneOrMany, TokenizerFacts, WorkerId,
 };
 use assay_scoring::{
     ClusterLayout, Convention, CostModel, DocumentFacts, PlanConstants, Scope, ShardSums, Window,
@@ -12,7 +12,7 @@ use assay_scoring::{
 };
 use assay_store::{
     Claim, Claimant, CommitOutcome, Creation, DeviceRate, NewDatasetPlan, NewJob, NewPlan,
-    NewWorker, PlanFacts, ShardClaim, ShardOutcome, SpanToken, Store, TokenSpan, Work,
+    NewWebhook, NewWorker, PlanFacts, ShardClaim, ShardOutcome, SpanToken, Store, TokenSpan, Work,
 };
 use assay_testkit::TestDatabase;
 use uuid::Uuid;
@@ -65,13 +65,37 @@ impl Ledger {
 
     /// A job for this request.
     pub(crate) async fn job_of(&self, request: &JobRequest) -> JobId {
-        match self.create(request, None).await {
+        self.job_with(request, None).await
+    }
+
+    /// A job for this request, with this webhook.
+    pub(crate) async fn job_with(
+        &self,
+        request: &JobRequest,
+        webhook: Option<NewWebhook<'_>>,
+    ) -> JobId {
+        match self.create_with(request, None, webhook, None).await {
             Creation::Created(job) => job.id,
             other => panic!("{other:?}"),
         }
     }
 
+    /// A job for this request, held against an earlier one.
+    pub(crate) async fn create_gated(&self, request: &JobRequest, gate: &Gate) -> Creation {
+        self.create_with(request, None, None, Some(gate)).await
+    }
+
     pub(crate) async fn create(&self, request: &JobRequest, key: Option<&str>) -> Creation {
+        self.create_with(request, key, None, None).await
+    }
+
+    async fn create_with(
+        &self,
+        request: &JobRequest,
+        key: Option<&str>,
+        webhook: Option<NewWebhook<'_>>,
+        gate: Option<&Gate>,
+    ) -> Creation {
         let body = serde_json::to_value(request).unwrap();
         let new = NewJob {
             id: Uuid::now_v7(),
@@ -84,7 +108,8 @@ impl Ledger {
                 DtypeRequest::Bfloat16 => Dtype::Bfloat16,
                 _ => Dtype::Float32,
             },
-            gate: None,
+            gate,
+            webhook,
         };
         self.store.create_job(&new).await.unwrap()
     }
@@ -193,6 +218,8 @@ pub(crate) fn request(datasets: &[&str]) -> JobRequest {
         audit: 0.0,
         baseline: BaselineRequest::default(),
         gate: None,
+        webhook: None,
+        deadlines: None,
     }
 }
 
