@@ -10,6 +10,7 @@ demo: build ## Score a real text with a real checkpoint on this machine
 	@scripts/demo.sh
 
 build: setup ## Build assay, assay-server and assay-worker into target/release
+	@scripts/build-dashboard.sh
 	cargo build --release --locked -p assay -p assay-server -p assay-worker
 
 test: setup ## Check, then run every test against a private PostgreSQL

@@ -22,4 +22,8 @@ if has cargo-deny; then
 else
     say 'licences and sources of dependencies: skipped, cargo-deny is not installed'
 fi
+scripts/setup-node.sh
+use_node
+install_dashboard
+step dashboard npm --prefix "$dashboard" run --silent check
 step clippy cargo clippy --release --locked --workspace --all-targets -- -D warnings

@@ -84,3 +84,23 @@ fetch_wheels() {
         --platform manylinux1_x86_64 \
         --requirement "$1" --dest "$2" >&2
 }
+
+readonly dashboard=$root/server/dashboard
+
+# use_node: the Node of build/ in front of the host's, where setup-node.sh has put one.
+use_node() {
+    [ ! -x "$build/node/bin/node" ] || PATH=$build/node/bin:$PATH
+}
+
+# has_node: a Node that Vite runs on, and npm.
+has_node() {
+    use_node
+    has npm && node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null
+}
+
+# install_dashboard: exactly the packages that the lock file names. The stamp is the lock file.
+install_dashboard() {
+    cmp --silent "$dashboard/package-lock.json" "$dashboard/node_modules/.installed" && return
+    step 'installing what builds the dashboard' npm --prefix "$dashboard" ci --silent --no-audit --no-fund >&2
+    cp "$dashboard/package-lock.json" "$dashboard/node_modules/.installed"
+}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # System packages, by apt: only those whose programs are missing. With the argument `venv` also what
-# virtual environments need, which building and testing do not.
+# virtual environments need, which building and testing do not; with `chromium` also the browser that
+# the dashboard is tested in.
 #
 # A given DATABASE_URL needs no PostgreSQL here. Without it, only PostgreSQL's programs are wanted
 # (the cluster is a private one below build/), so Debian's own cluster, which the package would
@@ -26,6 +27,10 @@ has curl || need curl 'talks to the server in the examples'
 python3 -m pip --version >/dev/null 2>&1 || need python3-pip 'fetches wheels (nothing is installed into Python)'
 [ "${1:-}" != venv ] || python3 -c 'import ensurepip' 2>/dev/null ||
     need python3-venv 'makes virtual environments below build/'
+if [ "${1:-}" = chromium ] && [ ! -x /usr/bin/chromium ]; then
+    need chromium 'opens the dashboard in its tests'
+    need fonts-dejavu-core 'the letters that the browser draws'
+fi
 [ -n "${DATABASE_URL:-}" ] || has_postgres || need postgresql 'the database; set DATABASE_URL to use one that runs already'
 
 [ ${#packages[@]} -gt 0 ] || exit 0

@@ -8,6 +8,7 @@ cd "$root"
 
 export ASSAY_DEMO_MODEL=$build/demo/models/SmolLM2-135M-Instruct.Q4_1.gguf
 
+scripts/build-dashboard.sh
 step 'building the programs' cargo build --release --locked --workspace --bins
 
 if cargo nextest --version >/dev/null 2>&1; then
@@ -23,3 +24,4 @@ if [ -z "${DATABASE_URL:-}" ]; then
 fi
 step 'running the tests' "${tests[@]}"
 step 'the Python client' scripts/test-client.sh
+step 'the dashboard' scripts/test-dashboard.sh
