@@ -22,4 +22,5 @@ if has cargo-deny; then
 else
     say 'licences and sources of dependencies: skipped, cargo-deny is not installed'
 fi
+step 'the chart and the Dockerfiles' scripts/check-chart.sh
 step clippy cargo clippy --release --locked --workspace --all-targets -- -D warnings
