@@ -26,4 +26,5 @@ scripts/setup-node.sh
 use_node
 install_dashboard
 step dashboard npm --prefix "$dashboard" run --silent check
+step 'the chart and the Dockerfiles' scripts/check-chart.sh
 step clippy cargo clippy --release --locked --workspace --all-targets -- -D warnings

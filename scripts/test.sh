@@ -25,3 +25,9 @@ fi
 step 'running the tests' "${tests[@]}"
 step 'the Python client' scripts/test-client.sh
 step 'the dashboard' scripts/test-dashboard.sh
+
+if [ -z "${DATABASE_URL:-}" ]; then
+    step 'running what the chart starts' scripts/run-chart.sh
+else
+    say 'what the chart starts: not run, it takes a private PostgreSQL, and DATABASE_URL names another'
+fi
