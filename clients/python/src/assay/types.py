@@ -225,7 +225,7 @@ The dtype a request asks for.
 """
 
 
-ErrorCode: TypeAlias = Literal['E0001', 'E0002', 'E0003', 'E0004', 'E0005', 'E0006', 'E0007', 'E0008', 'E0009', 'E0010', 'E0011', 'E0012', 'E0013', 'E0014', 'E1001', 'E1002', 'E1003', 'E1004', 'E2001', 'E2002', 'E2003', 'E2004', 'E3001', 'E3002', 'E3003', 'E3004', 'E4001', 'E4002', 'E4003', 'E4004', 'E4005', 'E4006', 'E4007', 'E4008', 'E5001', 'E5002', 'E5003', 'E5004', 'E5005', 'E5006', 'E5007']
+ErrorCode: TypeAlias = Literal['E0001', 'E0002', 'E0003', 'E0004', 'E0005', 'E0006', 'E0007', 'E0008', 'E0009', 'E0010', 'E0011', 'E0012', 'E0013', 'E0014', 'E0015', 'E0016', 'E0017', 'E0018', 'E1001', 'E1002', 'E1003', 'E1004', 'E2001', 'E2002', 'E2003', 'E2004', 'E3001', 'E3002', 'E3003', 'E3004', 'E4001', 'E4002', 'E4003', 'E4004', 'E4005', 'E4006', 'E4007', 'E4008', 'E5001', 'E5002', 'E5003', 'E5004', 'E5005', 'E5006', 'E5007']
 """
 Names an error to programs; `GET /errors` explains each.
 
@@ -243,6 +243,10 @@ Names an error to programs; `GET /errors` explains each.
 * `E0012` Job has not ended
 * `E0013` No room on the disk
 * `E0014` Jobs cannot be compared
+* `E0015` A valid key is needed
+* `E0016` Not allowed
+* `E0017` Quota exceeded
+* `E0018` Too many requests
 * `E1001` Database unreachable
 * `E1002` Workers were lost too often
 * `E1003` Not taken up in time
