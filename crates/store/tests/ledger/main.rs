@@ -28,5 +28,6 @@ mod service;
 mod shards;
 mod splits;
 mod support;
+mod tls;
 mod tokens;
 mod uploads;
