@@ -8,7 +8,10 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 
-readonly programs=${CARGO_TARGET_DIR:-target}/release
+programs=$(realpath "${CARGO_TARGET_DIR:-target}/release")
+readonly programs
+# The cluster of `assay up` would stay, as it is meant to. The tests make a key in the database.
+[ -n "${DATABASE_URL:-}" ] || exec "$programs/with-postgres" "scripts/${0##*/}" "$@"
 [ -n "${CHROMIUM:-}" ] || scripts/setup-system.sh chromium
 use_node
 install_dashboard
@@ -38,10 +41,7 @@ for text in [" ".join(p.split()) for p in paragraphs if 200 < len(p) < 700][:12]
 PYTHON
 
 mkfifo "$work/said"
-service=("$programs/assay" up)
-# The cluster of `up` would stay, as it is meant to.
-[ -n "${DATABASE_URL:-}" ] || service=("$programs/with-postgres" "${service[@]}")
-"${service[@]}" --listen 127.0.0.1:0 --model-root "$work/models" --data-root "$work/data" \
+"$programs/assay" up --listen 127.0.0.1:0 --model-root "$work/models" --data-root "$work/data" \
     --state-dir "$work/state" >"$work/said" 2>"$build/dashboard-service.log" &
 up=$!
 # Kept open: what the service says later must not fail.
@@ -54,4 +54,4 @@ done
 
 rm -rf "$build/screenshots"
 cd "$dashboard"
-ASSAY_UI=${ASSAY_UI:-$url/ui/} npx --no-install playwright test "$@"
+ASSAY_PROGRAMS=$programs ASSAY_UI=${ASSAY_UI:-$url/ui/} npx --no-install playwright test "$@"

@@ -15,6 +15,10 @@ export default defineConfig({
   timeout: 120_000,
   expect: { timeout: 30_000 },
   reporter: [['list']],
+  projects: [
+    { name: 'open', testIgnore: 'keys.spec.ts' },
+    { name: 'keys', testMatch: 'keys.spec.ts', dependencies: ['open'] },
+  ],
   use: {
     baseURL: ui,
     launchOptions: {

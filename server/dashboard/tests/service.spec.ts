@@ -1,25 +1,5 @@
-// Keys, lost connections and keyboards.
+// Lost connections and keyboards.
 import { expect, test } from './service';
-
-test.describe('a key', () => {
-  test.use({ expected: /401/ });
-
-  test('is asked for, sent and forgotten', async ({ page }) => {
-    // The service of the tests is open: what one with keys answers is put in front of it.
-    await page.route(/\/jobs\?/, async (route) => {
-      if (route.request().headers().authorization === 'Bearer assay_secret') return route.continue();
-      return route.fulfill({ status: 401, contentType: 'application/problem+json', body: '{}' });
-    });
-    await page.goto('#/jobs');
-    await page.getByLabel('API key').fill('assay_secret');
-    await page.getByRole('button', { name: 'Use this key' }).click();
-    await expect(page.getByLabel('API key')).toHaveCount(0);
-    await page.reload();
-    await expect(page.getByLabel('API key')).toHaveCount(0);
-    await page.getByRole('button', { name: 'Forget key' }).click();
-    await expect(page.getByLabel('API key')).toBeVisible();
-  });
-});
 
 test.describe('a lost connection', () => {
   test.use({ expected: /ERR_INTERNET_DISCONNECTED/ });
