@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -19,6 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.append(str(ROOT / "scripts"))
 
 from service import Service  # noqa: E402
+
+# A shell starts what runs in its background with SIGINT ignored; the tests press Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What the developer uses is not what is tested.
 for variable in ("ASSAY_SERVER", "ASSAY_API_KEY"):
